@@ -1,0 +1,44 @@
+"""What Debian's Bazel 4.2.3 needs in order not to download anything.
+
+It looks for four repositories of rules, of which only a few names are used;
+each name is one of Bazel's own rules there. A newer Bazel has them built in or
+as modules, says its version, and is left alone.
+"""
+
+def _rules_impl(ctx):
+    ctx.file("WORKSPACE", "workspace(name = %r)\n" % ctx.name)
+    for path, content in ctx.attr.files.items():
+        ctx.file(path, content)
+
+_rules = repository_rule(
+    implementation = _rules_impl,
+    attrs = {"files": attr.string_dict(doc = "Path to content.")},
+)
+
+def _native(names):
+    return "".join(["%s = native.%s\n" % (name, name) for name in names])
+
+_CC_RULES = ["cc_binary", "cc_import", "cc_library", "cc_proto_library", "cc_test", "cc_toolchain", "cc_toolchain_suite", "fdo_prefetch_hints", "fdo_profile", "objc_import", "objc_library"]
+_JAVA_RULES = ["java_binary", "java_import", "java_library", "java_lite_proto_library", "java_package_configuration", "java_plugin", "java_proto_library", "java_runtime", "java_test", "java_toolchain"]
+
+def bazel4_repositories():
+    if native.bazel_version:
+        return
+    _rules(name = "rules_cc", files = {
+        "BUILD": "",
+        "cc/BUILD": "",
+        "cc/defs.bzl": _native(_CC_RULES),
+    })
+    _rules(name = "rules_java", files = {
+        "BUILD": "",
+        "java/BUILD": "",
+        "java/defs.bzl": _native(_JAVA_RULES),
+    })
+    _rules(name = "rules_proto", files = {
+        "BUILD": "",
+        "proto/BUILD": "",
+        "proto/defs.bzl": _native(["proto_lang_toolchain", "proto_library"]),
+    })
+    _rules(name = "remote_coverage_tools", files = {
+        "BUILD": "filegroup(name = \"coverage_report_generator\", visibility = [\"//visibility:public\"])\n",
+    })

@@ -1,0 +1,40 @@
+"""Abseil and GoogleTest, from Debian's libabsl-dev and googletest.
+
+The labels are those that upstream uses, so that a BUILD file of ours reads the
+same there. Debian's Abseil libraries are not position independent: only what
+needs none of them, headers, is here.
+"""
+
+_ABSEIL_HEADERS = {
+    "container": ["inlined_vector"],
+    "types": ["span"],
+}
+
+_ABSEIL_BUILD = """
+cc_library(
+    name = {name},
+    hdrs = ["@com_google_absl//:headers"],
+    visibility = ["//visibility:public"],
+)
+"""
+
+def _abseil_impl(ctx):
+    if not ctx.path("/usr/include/absl").exists:
+        fail("/usr/include/absl is missing: install libabsl-dev")
+    # The compiler finds the headers by itself, in /usr/include.
+    ctx.file("BUILD", "filegroup(name = \"headers\", visibility = [\"//visibility:public\"])\n")
+    for package, names in _ABSEIL_HEADERS.items():
+        ctx.file("absl/%s/BUILD" % package, "".join([
+            _ABSEIL_BUILD.format(name = repr(name))
+            for name in names
+        ]))
+
+_abseil = repository_rule(implementation = _abseil_impl, local = True)
+
+def debian_repositories():
+    _abseil(name = "com_google_absl")
+    native.new_local_repository(
+        name = "com_google_googletest",
+        path = "/usr/src/googletest",
+        build_file = "//build/bazel:googletest.BUILD",
+    )

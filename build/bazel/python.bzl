@@ -1,0 +1,57 @@
+"""The Python that the extensions are built for.
+
+`--repo_env=PJIT_PYTHON=/path/to/python` chooses it; the default is `python3`.
+`@python//:headers` is for extensions, which find their symbols in the process
+that loads them. `@python//:embedded` is for C++ tests, which run an interpreter
+of their own.
+"""
+
+_QUERY = """
+import os, sys, sysconfig
+variable = lambda name: sysconfig.get_config_var(name) or ""
+shared = variable("Py_ENABLE_SHARED") == 1 or not os.path.exists(
+    os.path.join(variable("LIBPL"), variable("LIBRARY")))
+if shared:
+    link = ["-L" + variable("LIBDIR"), "-Wl,-rpath," + variable("LIBDIR"),
+            "-lpython" + variable("LDVERSION")]
+else:
+    link = [os.path.join(variable("LIBPL"), variable("LIBRARY")), "-rdynamic"]
+link += (variable("LIBS") + " " + variable("SYSLIBS")).split()
+print(sysconfig.get_path("include"))
+print(sys.executable)
+print(repr(link))
+"""
+
+_BUILD = """
+cc_library(
+    name = "headers",
+    hdrs = glob(["include/**/*.h"]),
+    includes = ["include"],
+    visibility = ["//visibility:public"],
+)
+
+cc_library(
+    name = "embedded",
+    defines = ["PJIT_PYTHON='\\"{executable}\\"'"],
+    linkopts = {link},
+    visibility = ["//visibility:public"],
+    deps = [":headers"],
+)
+"""
+
+def _python_impl(ctx):
+    python = ctx.os.environ.get("PJIT_PYTHON") or str(ctx.which("python3"))
+    result = ctx.execute([python, "-c", _QUERY])
+    if result.return_code != 0:
+        fail("PJIT_PYTHON=%s does not run: %s" % (python, result.stderr))
+    include, executable, link = result.stdout.strip().split("\n")
+    if not ctx.path(include + "/Python.h").exists:
+        fail("%s has no headers: %s/Python.h is missing" % (python, include))
+    ctx.symlink(include, "include")
+    ctx.file("BUILD", _BUILD.format(executable = executable, link = link))
+
+python_repository = repository_rule(
+    implementation = _python_impl,
+    environ = ["PJIT_PYTHON"],
+    local = True,
+)

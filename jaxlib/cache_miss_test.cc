@@ -1,0 +1,336 @@
+/* Copyright 2026 The JAX Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+==============================================================================*/
+
+#include "jaxlib/cache_miss.h"
+
+#include <Python.h>
+#include <gtest/gtest.h>
+
+#include <thread>  // NOLINT
+#include <vector>
+
+#include "jaxlib/python_testing.h"
+#include "nanobind/nanobind.h"
+
+namespace jax {
+namespace {
+
+namespace nb = nanobind;
+
+nb::object Make(nb::object cache_miss, nb::object static_argnums,
+                nb::object static_argnames, nb::object registry,
+                nb::object global_cache_key) {
+  return MakeCacheMiss(cache_miss, static_argnums, static_argnames, registry,
+                       global_cache_key);
+}
+
+class CacheMissTest : public testing::Test {
+ protected:
+  CacheMissTest() {
+    GetDispatchState().warned = false;
+    GetDispatchState().enabled = true;
+    scope_.Set("make", nb::cpp_function(&Make));
+    scope_.Run(R"(
+import gc, logging, pickle, sys, weakref
+mesh = Mesh()
+physical, logical = NamedSharding(mesh, P(None)), NamedSharding(mesh, P())
+def returns_key(*args, **kwargs):
+  return dispatch(key(physical), [logical])
+def wrap(cache_miss, static_argnums=(), static_argnames=(),
+         registry=dispatch_registry, global_cache_key=NOTHING_ASKED):
+  return make(cache_miss, static_argnums, static_argnames, registry,
+              global_cache_key)
+class Records(logging.Handler):
+  def __init__(self):
+    super().__init__()
+    self.messages = []
+  def emit(self, record):
+    self.messages.append(record.getMessage())
+records = Records()
+logging.getLogger("jaxlib.pjit").handlers = [records]
+logging.getLogger("jaxlib.pjit").propagate = False
+)");
+  }
+
+  struct Counts {
+    uint64_t slow_dispatches, tables, physical_entries, respelled_results,
+        left_to_stock;
+    bool operator==(const Counts& other) const {
+      return slow_dispatches == other.slow_dispatches &&
+             tables == other.tables &&
+             physical_entries == other.physical_entries &&
+             respelled_results == other.respelled_results &&
+             left_to_stock == other.left_to_stock;
+    }
+  };
+
+  static Counts Now() {
+    const DispatchCounters& now = GetDispatchState().counters;
+    return {now.slow_dispatches, now.tables, now.physical_entries,
+            now.respelled_results, now.left_to_stock};
+  }
+
+  // What the counters grew by while `code` ran.
+  Counts CountsOf(const char* code) {
+    Counts before = Now();
+    scope_.Run(code);
+    Counts after = Now();
+    return {after.slow_dispatches - before.slow_dispatches,
+            after.tables - before.tables,
+            after.physical_entries - before.physical_entries,
+            after.respelled_results - before.respelled_results,
+            after.left_to_stock - before.left_to_stock};
+  }
+
+  PythonScope scope_;
+};
+
+TEST_F(CacheMissTest, AppliesTheRule) {
+  EXPECT_EQ(CountsOf("result = wrap(returns_key)()"), (Counts{1, 1, 1, 0, 0}));
+  EXPECT_TRUE(scope_.Is("result[1].out_shardings[0] is physical"));
+}
+
+TEST_F(CacheMissTest, CountsRespelledResults) {
+  EXPECT_EQ(CountsOf("result = wrap(returns_key)(key(logical))"),
+            (Counts{1, 1, 1, 1, 0}));
+  EXPECT_TRUE(scope_.Is("result[1].out_shardings[0] is logical"));
+}
+
+TEST_F(CacheMissTest, PassesPositionalAndKeywordArguments) {
+  scope_.Run(R"(
+def echo(*args, **kwargs):
+  return (args, kwargs), None
+result = wrap(echo)(1, [2], c=3, d=None)
+)");
+  EXPECT_EQ(scope_.Repr("result"), "(((1, [2]), {'c': 3, 'd': None}), None)");
+}
+
+TEST_F(CacheMissTest, KeywordArgumentsCanBeFedBack) {
+  scope_.Run("result = wrap(returns_key)(k=[key(logical)])");
+  EXPECT_TRUE(scope_.Is("result[1].out_shardings[0] is logical"));
+}
+
+TEST_F(CacheMissTest, StaticArgumentsAreNotTouched) {
+  EXPECT_EQ(CountsOf(R"(
+class Untouchable:
+  pass
+def refuse(_):
+  raise AssertionError("a static argument was flattened")
+default_registry.register_node(Untouchable, refuse, None)
+f = wrap(returns_key, (0, 2), ("config",))
+result = f(Untouchable(), key(logical), Untouchable(), config=Untouchable())
+)"),
+            (Counts{1, 1, 1, 1, 0}));
+}
+
+TEST_F(CacheMissTest, SwitchedOffReturnsWhatCacheMissReturned) {
+  GetDispatchState().enabled = false;
+  EXPECT_EQ(CountsOf(R"(
+returned = returns_key()
+result = wrap(lambda: returned)()
+)"),
+            (Counts{1, 0, 0, 0, 0}));
+  EXPECT_TRUE(scope_.Is("result is returned"));
+}
+
+TEST_F(CacheMissTest, ErrorOfCacheMissIsUnchanged) {
+  EXPECT_EQ(CountsOf(R"(
+error = ValueError("of the user")
+def fail():
+  raise error
+try:
+  wrap(fail)()
+except ValueError as e:
+  caught, frames = e, e.__traceback__
+frames = frames.tb_next
+)"),
+            (Counts{1, 0, 0, 0, 0}));
+  EXPECT_TRUE(scope_.Is("caught is error"));
+  // The next frame after the caller's is the dispatch function's.
+  EXPECT_EQ(scope_.Repr("frames.tb_frame.f_code.co_name"), "'fail'");
+  EXPECT_EQ(scope_.Repr("records.messages"), "[]");
+}
+
+TEST_F(CacheMissTest, FailureOfTheRuleLeavesTheDispatchToStockAndSaysSoOnce) {
+  EXPECT_EQ(CountsOf(R"(
+returned = dispatch(key(physical), [])
+f = wrap(lambda: returned)
+results = [f(), f()]
+)"),
+            (Counts{2, 0, 0, 0, 2}));
+  EXPECT_TRUE(scope_.Is("all(r is returned for r in results)"));
+  EXPECT_EQ(scope_.Repr("records.messages"),
+            "['Could not attach physical shardings to the outputs of a "
+            "dispatch (RuntimeError: fastpath_data.out_shardings has another "
+            "length than the outputs); doing as stock jaxlib does. This is "
+            "said once; set JAXLIB_PJIT_STRICT=1 to raise the error "
+            "instead.']");
+}
+
+TEST_F(CacheMissTest, ErrorThatCanNotBeShownIsLoggedByItsType) {
+  scope_.Run(R"(
+class Unprintable(Exception):
+  def __str__(self):
+    raise RuntimeError
+registry = PyTreeRegistry()
+def refuse(_):
+  raise Unprintable
+registry.register_node(Key, refuse, None)
+returned = returns_key()
+result = wrap(lambda: returned, registry=registry)()
+)");
+  EXPECT_TRUE(scope_.Is("result is returned"));
+  EXPECT_TRUE(scope_.Is("'(Unprintable: )' in records.messages[0]"));
+}
+
+TEST_F(CacheMissTest, LongErrorIsCutToOneShortLine) {
+  scope_.Run(R"(
+registry = PyTreeRegistry()
+def refuse(_):
+  raise ValueError("x" * 10_000_000 + "\nsecond line")
+registry.register_node(Key, refuse, None)
+result = wrap(returns_key, registry=registry)()
+)");
+  EXPECT_TRUE(scope_.Is("len(records.messages[0]) < 500"));
+}
+
+TEST_F(CacheMissTest, LoggerThatRaisesDoesNoHarm) {
+  scope_.Run(R"(
+def refuse(record):
+  raise RuntimeError
+records.emit = refuse
+returned = dispatch(key(physical), [])
+result = wrap(lambda: returned)()
+)");
+  EXPECT_TRUE(scope_.Is("result is returned"));
+}
+
+TEST_F(CacheMissTest, KeyboardInterruptInTheRuleIsRaised) {
+  EXPECT_EQ(CountsOf(R"(
+registry = PyTreeRegistry()
+def interrupt(_):
+  raise KeyboardInterrupt
+registry.register_node(Key, interrupt, None)
+try:
+  wrap(returns_key, registry=registry)()
+  raised = False
+except KeyboardInterrupt:
+  raised = True
+)"),
+            (Counts{1, 0, 0, 0, 0}));
+  EXPECT_TRUE(scope_.Is("raised"));
+}
+
+TEST_F(CacheMissTest, InnerFunctionIsReachable) {
+  EXPECT_TRUE(scope_.Is("wrap(returns_key).__wrapped__ is returns_key"));
+  EXPECT_TRUE(scope_.Is(
+      "repr(wrap(len)) == '<jaxlib CacheMiss of <built-in function len>>'"));
+}
+
+TEST_F(CacheMissTest, PicklesAsTheInnerFunction) {
+  EXPECT_TRUE(scope_.Is("pickle.loads(pickle.dumps(wrap(len))) is len"));
+  EXPECT_TRUE(scope_.Is("b'_pjit' not in pickle.dumps(wrap(len))"));
+}
+
+TEST_F(CacheMissTest, CanNotBeMadeFromPython) {
+  scope_.Run(R"(
+try:
+  type(wrap(len))()
+  error = None
+except TypeError as e:
+  error = str(e)
+)");
+  EXPECT_EQ(scope_.Repr("error"),
+            "\"cannot create 'jaxlib._pjit.CacheMiss' instances\"");
+}
+
+TEST_F(CacheMissTest, IsCollectedInACycle) {
+  scope_.Run(R"(
+def cycle():
+  def cache_miss():
+    return wrapped
+  wrapped = wrap(cache_miss)
+  return weakref.ref(wrapped)
+gc.disable()
+ref = cycle()
+alive_before = ref() is not None
+gc.collect()
+gc.enable()
+)");
+  EXPECT_TRUE(scope_.Is("alive_before"));
+  EXPECT_TRUE(scope_.Is("ref() is None"));
+}
+
+TEST_F(CacheMissTest, HoldsOneReferenceToEachArgumentAndDropsIt) {
+  scope_.Run(R"(
+def cache_miss():
+  return None, None
+held = [cache_miss, PyTreeRegistry(), CacheKey(None, ())]
+def counts():
+  return [sys.getrefcount(o) for o in held]
+before = counts()
+f = wrap(cache_miss, registry=held[1], global_cache_key=held[2])
+during = counts()
+for _ in range(100):
+  f()
+called = counts()
+del f
+after = counts()
+)");
+  EXPECT_TRUE(scope_.Is("during == [n + 1 for n in before]"));
+  EXPECT_TRUE(scope_.Is("called == during"));
+  EXPECT_TRUE(scope_.Is("after == before"));
+}
+
+TEST_F(CacheMissTest, FailureLeaksNoReference) {
+  scope_.Run(R"(
+returned = dispatch(key(physical), [])
+f = wrap(lambda: returned)
+f()
+before = sys.getrefcount(returned), sys.getrefcount(returned[0])
+for _ in range(100):
+  f()
+after = sys.getrefcount(returned), sys.getrefcount(returned[0])
+)");
+  EXPECT_TRUE(scope_.Is("after == before"));
+}
+
+TEST_F(CacheMissTest, CountersAddUpOverThreads) {
+  constexpr int kThreads = 8, kCalls = 200;
+  nb::object call = scope_.Get("wrap(returns_key)");
+  Counts before = Now();
+  {
+    nb::gil_scoped_release release;
+    std::vector<std::thread> threads;
+    for (int i = 0; i < kThreads; ++i) {
+      threads.emplace_back([&] {
+        nb::gil_scoped_acquire acquire;
+        for (int n = 0; n < kCalls; ++n) call();
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+  Counts after = Now();
+  EXPECT_EQ(after.slow_dispatches - before.slow_dispatches, kThreads * kCalls);
+  EXPECT_EQ(after.physical_entries - before.physical_entries,
+            kThreads * kCalls);
+}
+
+}  // namespace
+}  // namespace jax
+
+int main(int argc, char** argv) {
+  return jax::RunAllTestsWithPython(argc, argv);
+}

@@ -1,0 +1,38 @@
+/* Copyright 2026 The JAX Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+==============================================================================*/
+
+#ifndef JAXLIB_PJIT_H_
+#define JAXLIB_PJIT_H_
+
+#include "nanobind/nanobind.h"
+
+namespace jax {
+
+// Gives `_jax`, jaxlib's C++ module, a `pjit` whose functions attach physical
+// shardings to their outputs of extended dtypes.
+//
+// The new `pjit` has the signature of the module's own, which it calls with
+// `cache_miss` wrapped by `MakeCacheMiss`: what it returns is a `PjitFunction`
+// like any other. A call that it does not understand it passes on as it is, so
+// that the module's own `pjit` has the word on errors. A `PjitFunction` that
+// is unpickled gets the same wrapping.
+//
+// Installing twice changes nothing. Throws nanobind::python_error if the module
+// has no `pjit` or no `PjitFunction`; it is then left as it was.
+void InstallPjit(nanobind::handle jax_module);
+
+}  // namespace jax
+
+#endif  // JAXLIB_PJIT_H_
