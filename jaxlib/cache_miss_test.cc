@@ -307,6 +307,123 @@ after = sys.getrefcount(returned), sys.getrefcount(returned[0])
   EXPECT_TRUE(scope_.Is("after == before"));
 }
 
+// Python's allocators, which fail from the `countdown`th allocation on, for one
+// allocation or for good.
+class FailingAllocator {
+ public:
+  FailingAllocator(int countdown, bool for_good)
+      : countdown_(countdown), for_good_(for_good) {
+    for (int domain = 0; domain < kDomains; ++domain) {
+      PyMem_GetAllocator(static_cast<PyMemAllocatorDomain>(domain),
+                         &stock_[domain].allocator);
+      stock_[domain].owner = this;
+      PyMemAllocatorEx failing = {&stock_[domain], Malloc, Calloc, Realloc,
+                                  Free};
+      PyMem_SetAllocator(static_cast<PyMemAllocatorDomain>(domain), &failing);
+    }
+  }
+  ~FailingAllocator() {
+    for (int domain = 0; domain < kDomains; ++domain) {
+      PyMem_SetAllocator(static_cast<PyMemAllocatorDomain>(domain),
+                         &stock_[domain].allocator);
+    }
+  }
+
+  bool has_failed() const { return has_failed_; }
+
+ private:
+  static constexpr int kDomains = 3;
+  struct Domain {
+    PyMemAllocatorEx allocator;
+    FailingAllocator* owner;
+  };
+
+  bool Fails() {
+    if (countdown_ > 0) {
+      --countdown_;
+      return false;
+    }
+    bool fails = for_good_ || !has_failed_;
+    has_failed_ = true;
+    return fails;
+  }
+  static void* Malloc(void* context, size_t size) {
+    Domain* domain = static_cast<Domain*>(context);
+    if (domain->owner->Fails()) return nullptr;
+    return domain->allocator.malloc(domain->allocator.ctx, size);
+  }
+  static void* Calloc(void* context, size_t count, size_t size) {
+    Domain* domain = static_cast<Domain*>(context);
+    if (domain->owner->Fails()) return nullptr;
+    return domain->allocator.calloc(domain->allocator.ctx, count, size);
+  }
+  static void* Realloc(void* context, void* block, size_t size) {
+    Domain* domain = static_cast<Domain*>(context);
+    if (domain->owner->Fails()) return nullptr;
+    return domain->allocator.realloc(domain->allocator.ctx, block, size);
+  }
+  static void Free(void* context, void* block) {
+    Domain* domain = static_cast<Domain*>(context);
+    domain->allocator.free(domain->allocator.ctx, block);
+  }
+
+  int countdown_;
+  bool for_good_;
+  bool has_failed_ = false;
+  Domain stock_[kDomains];
+};
+
+class OutOfMemoryTest : public CacheMissTest,
+                        public testing::WithParamInterface<bool> {};
+
+// Whichever allocation fails, the call returns stock's dispatch or the rule's,
+// and never an error of its own.
+TEST_P(OutOfMemoryTest, LeavesTheDispatchToStock) {
+  scope_.Run(R"(
+returned = dispatch([key(physical), array(logical)], [logical, logical])
+class CacheMiss:
+  def __call__(self, k):
+    return returned
+f = wrap(CacheMiss().__call__)
+argument = key(logical)
+f(argument)
+)");
+  nb::object call = scope_.Get("f");
+  nb::object argument = scope_.Get("argument");
+  nb::object returned = scope_.Get("returned");
+  PyObject* args[] = {argument.ptr()};
+  int left_to_stock = 0;
+  bool has_failed = true;
+  for (int countdown = 0; has_failed; ++countdown) {
+    Counts before = Now();
+    PyObject* result;
+    {
+      FailingAllocator allocator(countdown, /*for_good=*/GetParam());
+      result = PyObject_Vectorcall(call.ptr(), args, 1, nullptr);
+      has_failed = allocator.has_failed();
+    }
+    if (result == nullptr) {
+      // Python had no memory for the dispatch function's own frame.
+      EXPECT_TRUE(PyErr_ExceptionMatches(PyExc_MemoryError)) << countdown;
+      PyErr_Clear();
+      continue;
+    }
+    if (result == returned.ptr()) {
+      EXPECT_EQ(Now().left_to_stock - before.left_to_stock, 1u) << countdown;
+      ++left_to_stock;
+    } else {
+      EXPECT_EQ(Now().tables - before.tables, 1u) << countdown;
+    }
+    Py_DECREF(result);
+  }
+  EXPECT_GT(left_to_stock, 10);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, OutOfMemoryTest, testing::Bool(),
+                         [](const testing::TestParamInfo<bool>& info) {
+                           return info.param ? "ForGood" : "Once";
+                         });
+
 TEST_F(CacheMissTest, CountersAddUpOverThreads) {
   constexpr int kThreads = 8, kCalls = 200;
   nb::object call = scope_.Get("wrap(returns_key)");

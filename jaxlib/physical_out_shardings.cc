@@ -33,6 +33,14 @@ namespace {
 
 namespace nb = nanobind;
 
+// A new container. nanobind's own constructors do not notice that there is no
+// memory for one.
+template <typename Container>
+Container Made(PyObject* made) {
+  if (made == nullptr) nb::raise_python_error();
+  return nb::steal<Container>(made);
+}
+
 // A pytree flattened by a registry. `treedef` rebuilds it from its leaves.
 struct Flattened {
   nb::list leaves;
@@ -193,7 +201,7 @@ class ExtendedArguments {
   // search short: programs have many keys, but few shardings.
   const std::vector<const BaseArray*>& Distinct() {
     if (distinct_.empty()) {
-      nb::set seen;
+      nb::set seen = Made<nb::set>(PySet_New(nullptr));
       for (const std::vector<BaseArray>& leaf : leaves_) {
         for (const BaseArray& base : leaf) {
           nb::tuple key = nb::make_tuple(base.shape, base.dtype, base.sharding);
@@ -354,7 +362,7 @@ class Dispatch {
   nb::handle outputs_;
   Flattened flattened_;
   std::vector<ExtendedOutput> extended_;
-  nb::list table_;
+  nb::list table_ = Made<nb::list>(PyList_New(0));
   size_t num_physical_ = 0;
   size_t num_respelled_ = 0;
 };

@@ -128,8 +128,7 @@ bool IsInstalled(nb::handle jax_module) {
 nb::dict WithWrappedCacheMiss(nb::dict state) {
   nb::object cache_miss = state["cache_miss"];
   if (IsCacheMiss(cache_miss)) return state;
-  nb::dict wrapped;
-  wrapped.update(state);
+  nb::dict wrapped = nb::cast<nb::dict>(state.attr("copy")());
   wrapped["cache_miss"] =
       MakeCacheMiss(cache_miss, nb::object(state["static_argnums"]),
                     nb::object(state["static_argnames"]),

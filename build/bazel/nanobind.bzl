@@ -1,16 +1,16 @@
 """nanobind, from the wheel of the version that build/requirements.txt pins.
 
 `--repo_env=PJIT_NANOBIND=/path/to/site-packages/nanobind` says where pip put
-it; without it, the Python of PJIT_PYTHON is asked.
+it. Without it, the environment that build.py made is asked.
 """
 
 def _nanobind_impl(ctx):
     root = ctx.os.environ.get("PJIT_NANOBIND")
     if not root:
-        python = ctx.os.environ.get("PJIT_PYTHON") or str(ctx.which("python3"))
+        python = ctx.path(Label("//:WORKSPACE")).dirname.get_child(".build/tools/bin/python")
         result = ctx.execute([python, "-c", "import nanobind; print(nanobind.__path__[0])"])
         if result.return_code != 0:
-            fail("%s has no nanobind: name its folder with --repo_env=PJIT_NANOBIND=..." % python)
+            fail("no nanobind: run `python3 build/build.py test` once, or name its folder with --repo_env=PJIT_NANOBIND=...")
         root = result.stdout.strip()
     for folder in ["include", "src", "ext"]:
         ctx.symlink(root + "/" + folder, folder)
@@ -18,6 +18,6 @@ def _nanobind_impl(ctx):
 
 nanobind_repository = repository_rule(
     implementation = _nanobind_impl,
-    environ = ["PJIT_NANOBIND", "PJIT_PYTHON"],
+    environ = ["PJIT_NANOBIND"],
     local = True,
 )
