@@ -54,9 +54,14 @@ CacheMissObject* AsCacheMiss(PyObject* self) {
   return reinterpret_cast<CacheMissObject*>(self);
 }
 
-bool IsStatic(const CacheMissObject& self, Py_ssize_t position) {
-  return std::find(self.static_argnums.begin(), self.static_argnums.end(),
-                   position) != self.static_argnums.end();
+// A negative number counts from the last positional argument.
+bool IsStatic(const CacheMissObject& self, Py_ssize_t position,
+              Py_ssize_t num_positional) {
+  return std::any_of(self.static_argnums.begin(), self.static_argnums.end(),
+                     [&](Py_ssize_t argnum) {
+                       return argnum == position ||
+                              argnum + num_positional == position;
+                     });
 }
 
 bool IsStatic(const CacheMissObject& self, PyObject* name) {
@@ -73,7 +78,7 @@ absl::InlinedVector<PyObject*, 8> DynamicArguments(const CacheMissObject& self,
                                                    PyObject* kwnames) {
   absl::InlinedVector<PyObject*, 8> dynamic;
   for (Py_ssize_t i = 0; i < num_positional; ++i) {
-    if (!IsStatic(self, i)) dynamic.push_back(args[i]);
+    if (!IsStatic(self, i, num_positional)) dynamic.push_back(args[i]);
   }
   Py_ssize_t num_keyword = kwnames == nullptr ? 0 : PyTuple_GET_SIZE(kwnames);
   for (Py_ssize_t i = 0; i < num_keyword; ++i) {

@@ -129,7 +129,7 @@ class Untouchable:
 def refuse(_):
   raise AssertionError("a static argument was flattened")
 default_registry.register_node(Untouchable, refuse, None)
-f = wrap(returns_key, (0, 2), ("config",))
+f = wrap(returns_key, (0, -1), ("config",))
 result = f(Untouchable(), key(logical), Untouchable(), config=Untouchable())
 )"),
             (Counts{1, 1, 1, 1, 0}));
