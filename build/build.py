@@ -1,0 +1,111 @@
+"""The one command line of this repository: `python3 build/build.py COMMAND`.
+
+It runs on any CPython from 3.10 and makes for itself what it needs: missing system packages as root
+or through sudo, Python packages in a virtual environment under `.build/`, in which it then runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+from pathlib import Path
+
+import environments
+import system_packages
+from paths import ROOT, TOOL_REQUIREMENTS, TOOLS
+from pythons import Interpreter, examine
+from refusal import Refusal
+
+JAXLIB = "0.10.2"
+
+
+def parse(arguments: list[str]) -> argparse.Namespace:
+    """Reads the command line; ends the process where it is wrong."""
+    parser = argparse.ArgumentParser(prog="build.py", description=__doc__.splitlines()[0])
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    demo = commands.add_parser("demo", help="build, and show stock jaxlib and ours side by side")
+    test = commands.add_parser("test", help="run the C++ and the Python tests")
+    wheel = commands.add_parser("wheel", help="make our wheel of a stock jaxlib wheel")
+    overlay = commands.add_parser("overlay", help="make a PYTHONPATH folder for an installed one")
+    for command in (demo, test, wheel, overlay):
+        command.add_argument(
+            "--python", default=sys.executable, help="the Python to build for (this one)"
+        )
+    for command in (demo, test):
+        command.add_argument("--jaxlib", default=JAXLIB, metavar="VERSION", help=f"({JAXLIB})")
+    source = wheel.add_mutually_exclusive_group()
+    source.add_argument("--jaxlib", default=JAXLIB, metavar="VERSION", help=f"({JAXLIB})")
+    source.add_argument("--wheel", type=Path, metavar="FILE", help="a wheel that is here already")
+    for command in (demo, test, wheel):
+        command.add_argument(
+            "--out", type=Path, default=ROOT / "dist", metavar="DIR", help="(dist)"
+        )
+    overlay.add_argument("--site-packages", type=Path, required=True, metavar="DIR")
+    overlay.add_argument("--out", type=Path, required=True, metavar="DIR")
+    test.add_argument("pytest", nargs="*", metavar="-- PYTEST ARGUMENT", default=[])
+    return parser.parse_args(arguments)
+
+
+def bootstrap(python: Interpreter) -> None:
+    """Installs what is missing, and goes on in the environment that has the pinned packages.
+
+    Raises:
+      Refusal: something could not be installed.
+    """
+    if Path(sys.prefix) == TOOLS:
+        return
+    this = examine(sys.executable)
+    names = system_packages.missing([this, python])
+    if names:
+        system_packages.install(names)
+    if not environments.is_made(TOOLS, this, [TOOL_REQUIREMENTS]):
+        print(f"Install what build.py runs on into {TOOLS} ...", file=sys.stderr, flush=True)
+    tools = environments.environment(TOOLS, this, [TOOL_REQUIREMENTS])
+    sys.stdout.flush()
+    os.execv(tools, [str(tools), *sys.argv])
+
+
+def run(options: argparse.Namespace, python: Interpreter) -> int:
+    """Runs the command and returns the exit status.
+
+    Raises:
+      Refusal: bad input, or a machine that lacks something.
+    """
+    # These need the packages that bootstrap() brings.
+    if options.command == "demo":
+        from demo import demo
+
+        return demo(options.jaxlib, python, options.out)
+    if options.command == "test":
+        from testing import test
+
+        return test(options.jaxlib, python, options.out, options.pytest)
+    from commands import make_overlay, make_wheel
+
+    if options.command == "wheel":
+        make_wheel(options.wheel, options.jaxlib, python, options.out)
+    else:
+        make_overlay(options.site_packages, python, options.out)
+    return 0
+
+
+def main(arguments: list[str]) -> int:
+    """Runs the command line and returns the exit status."""
+    options = parse(arguments)
+    try:
+        python = examine(options.python)
+        bootstrap(python)
+        return run(options, python)
+    except Refusal as refusal:
+        print(f"build.py: {refusal}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+
+
+if __name__ == "__main__":
+    # So that what is half written is removed then too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    sys.exit(main(sys.argv[1:]))

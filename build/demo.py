@@ -1,0 +1,145 @@
+"""Runs the reproduction on a stock jaxlib and on ours, and shows the two side by side."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+import products
+from paths import REPRODUCTION
+from progress import Step, steps
+from pythons import Interpreter, clean_environment
+from refusal import Refusal
+
+_TITLES = {
+    1: "The report: 3 fed-back calls, cold and then warm, on 2 CPU devices",
+    2: "The kind: 5 fed-back calls of key arrays, on a 2x2 mesh of CPU devices",
+}
+_COLUMNS = (
+    "program",
+    "run",
+    "entries,\ngoal",
+    "entries,\nstock",
+    "entries,\nours",
+    "traces,\nstock/ours",
+    "fed-back spec,\nstock",
+    "fed-back spec,\nours",
+    "slow call,\nstock",
+    "slow call,\nours",
+)
+_LEGEND = "slow call: the slowest call after the first / a steady call, in milliseconds"
+_WIDTH = 160  # where there is no terminal to ask
+
+
+def demo(version: str, python: Interpreter, out: Path) -> int:
+    """Builds what it needs, shows the two, and returns the exit status: 1 where ours misses a goal.
+
+    Raises:
+      Refusal: something could not be built or run.
+    """
+    with steps() as step, ThreadPoolExecutor(1) as background:
+        source = products.fetched(step, version, python)
+        # pip mostly waits, so that this costs nothing beside the compiler.
+        making = background.submit(products.jax_environment, step, "stock", source, python)
+        wheel = products.our_wheel(step, source, python, out)
+        with_ours = products.jax_environment(step, "ours", wheel, python)
+        # One after the other: they time calls.
+        stock = _reproduce(step, "stock", making.result())
+        ours = _reproduce(step, "ours", with_ours)
+    show(stock, ours)
+    return judge(ours, wheel)
+
+
+def _reproduce(step: Step, kind: str, python: Path) -> dict:
+    with step(f"Run the reproduction, {kind}"), tempfile.TemporaryDirectory() as elsewhere:
+        done = subprocess.run(
+            [str(python), str(REPRODUCTION), "--json"],
+            cwd=elsewhere,  # where no folder of the repository can be taken for a package
+            env=clean_environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    if done.returncode != 0:
+        last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+        raise Refusal(f"{REPRODUCTION.name} failed on {kind} jaxlib ({python}): {last}")
+    return json.loads(done.stdout)
+
+
+def _key(row: dict) -> tuple[int, str, str]:
+    return row["section"], row["case"], row["run"] or ""
+
+
+def show(stock: dict, ours: dict) -> None:
+    """Prints the rows of two reports of the reproduction's, stock's beside ours."""
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=_WIDTH)
+    rows_of_stock = {_key(row): row for row in stock["rows"]}
+    versions = f"jax {ours['jax']}, jaxlib {ours['jaxlib']}"
+    for section, title in _TITLES.items():
+        console.print(f"{title} ({versions})", highlight=False)
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+        for column in _COLUMNS:
+            table.add_column(column, no_wrap=column == "program")
+        for row in ours["rows"]:
+            if row["section"] == section:
+                table.add_row(*_cells(rows_of_stock[_key(row)], row))
+        console.print(table, highlight=False)
+    console.print(_LEGEND, highlight=False)
+
+
+def _cells(stock: dict, ours: dict) -> list[str]:
+    both = (stock, ours)
+    return [
+        ours["case"],
+        ours["run"] or "",
+        _numbers(ours["goal"]),
+        *(_entries(row) for row in both),
+        "/".join(str(row["traces"]) for row in both),
+        *(_spec(row["spec"]) for row in both),
+        *(_cost(row) for row in both),
+    ]
+
+
+def _numbers(numbers: list[int]) -> str:
+    return " ".join(map(str, numbers))
+
+
+def _entries(row: dict) -> str:
+    outcome = "" if row["outcome"] == "ok" else f", {row['outcome']}"
+    style = "green" if row["ok"] else "red"
+    return f"[{style}]{_numbers(row['entries'])}{outcome}[/{style}]"
+
+
+def _spec(spec: str) -> str:
+    """A spec as it is; of a sharding that has none, the kind without its devices."""
+    return spec if spec.startswith("P(") else spec.partition("(")[0].removesuffix("Sharding")
+
+
+def _cost(row: dict) -> str:
+    if row["slow_ms"] is None:
+        return ""
+    return f"{row['slow_ms']:.2f} / {row['steady_ms']:.2f}"
+
+
+def judge(ours: dict, wheel: Path) -> int:
+    """Says whether our report is as it should be, and returns the exit status."""
+    if not ours["fixed"]:
+        print(f"{wheel}: is installed, but the fix is not on in it", file=sys.stderr)
+        return 1
+    missed = [row for row in ours["rows"] if not row["ok"]]
+    for row in missed:
+        what = " ".join(str(part) for part in _key(row)[1:] if part)
+        print(f"ours misses the goal: section {row['section']}, {what}", file=sys.stderr)
+    if not missed:
+        print(f"Every figure of ours is the goal's. The wheel: {wheel}")
+    return 1 if missed else 0

@@ -1,0 +1,19 @@
+"""Where things lie in this repository. Everything under STATE can be deleted at any time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+STATE = ROOT / ".build"
+
+TOOLS = STATE / "tools"
+VENVS = STATE / "venv"
+WHEELS = STATE / "wheels"
+STAMPS = STATE / "stamps"
+LOGS = STATE / "logs"
+EXTENSIONS = STATE / "extensions"
+
+TOOL_REQUIREMENTS = ROOT / "build" / "requirements.txt"
+TEST_REQUIREMENTS = ROOT / "tests" / "requirements.txt"
+REPRODUCTION = ROOT / "tests" / "reproduction.py"

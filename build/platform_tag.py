@@ -1,0 +1,52 @@
+"""The platform tag that a wheel deserves, by auditwheel's policies."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from auditwheel.libc import Libc
+from auditwheel.policy import WheelPolicies
+from auditwheel.wheel_abi import analyze_wheel_abi
+from wheel.wheelfile import WheelFile
+
+from pythons import Interpreter
+from refusal import Refusal
+from seam import JAX, LIBRARY, PJIT, Extensions
+
+
+def newest_platform(stock: set[str], extensions: Extensions, python: Interpreter) -> str:
+    """The newer, that is more demanding, of a stock wheel's platform and our extensions'.
+
+    Args:
+      stock: the platform tags of the stock wheel, which are names of one platform.
+
+    Raises:
+      Refusal: auditwheel knows none of the stock wheel's platforms.
+    """
+    ours, policies = _audit(extensions, python)
+    priorities = [policy.priority for policy in policies if stock & {policy.name, *policy.aliases}]
+    if not priorities:
+        raise Refusal(f"platform tag {'.'.join(sorted(stock))}: unknown to auditwheel")
+    priority = min(ours, max(priorities))
+    (name,) = (policy.name for policy in policies if policy.priority == priority)
+    return name
+
+
+def _audit(extensions: Extensions, python: Interpreter) -> tuple[int, WheelPolicies]:
+    """The priority of the best policy that both extensions keep, and all policies."""
+    with tempfile.TemporaryDirectory() as folder:
+        # auditwheel takes wheels only; one of our extensions alone spares it jaxlib's 350 MB.
+        wheel = Path(folder) / f"jaxlib-0-{python.name}-{python.abi}-linux_{python.machine}.whl"
+        with WheelFile(wheel, "w") as file:
+            file.write(str(extensions.jax), JAX)
+            file.write(str(extensions.pjit), PJIT)
+        audit = analyze_wheel_abi(
+            Libc.GLIBC,
+            None,
+            wheel,
+            frozenset({Path(LIBRARY).name}),
+            disable_isa_ext_check=False,
+            allow_graft=False,
+        )
+    return audit.overall_policy.priority, audit.policies

@@ -1,0 +1,54 @@
+"""From a stock jaxlib to our wheel, and to environments with the one and the other.
+
+Each of these opens a step of the display, and finds what was made before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import environments
+import stock_wheel
+from extensions import compile_extensions
+from paths import VENVS
+from progress import Step
+from pythons import Interpreter
+from repack import repack
+from seam import Extensions
+
+
+def fetched(step: Step, version: str, python: Interpreter) -> Path:
+    """The published jaxlib wheel of a release."""
+    with step(f"Get jaxlib {version}"):
+        return stock_wheel.download(version, python)
+
+
+def compiled(step: Step, python: Interpreter) -> Extensions:
+    """Our two extensions."""
+    with step(f"Compile the C++ for {python.abi}"):
+        return compile_extensions(python)
+
+
+def our_wheel(step: Step, source: Path, python: Interpreter, out: Path) -> Path:
+    """Our wheel, made of a stock one."""
+    # First the check, so that bad input is refused before anything is compiled.
+    with step(f"Check {source.name}") as report:
+        stock = stock_wheel.check(source, python, report)
+    extensions = compiled(step, python)
+    with step(f"Write our wheel to {out}") as report:
+        return repack(stock, extensions, python, out, report)
+
+
+def jax_environment(
+    step: Step,
+    kind: str,
+    jaxlib: Path,
+    python: Interpreter,
+    more: Sequence[Path] = (),
+) -> Path:
+    """The Python of an environment with a jaxlib wheel, the jax that goes with it, and more."""
+    version = stock_wheel.version_of(jaxlib).public
+    with step(f"Make the environment with jax {version} and jaxlib, {kind}"):
+        directory = VENVS / f"{kind}-{version}-{python.abi}"
+        return environments.environment(directory, python, [f"jax=={version}", jaxlib, *more])

@@ -1,0 +1,107 @@
+"""What there is to know of a Python before building for it. Standard library only."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import NamedTuple
+
+from refusal import Refusal
+
+OLDEST = (3, 10)
+
+_PROBE = """
+import importlib.util, json, os, platform, sys, sysconfig
+print(json.dumps({
+    "executable": sys.executable,
+    "base": os.path.realpath(getattr(sys, "_base_executable", sys.executable)),
+    "implementation": sys.implementation.name,
+    "version": list(sys.version_info[:2]),
+    "free_threaded": bool(sysconfig.get_config_var("Py_GIL_DISABLED")),
+    "system": platform.system(),
+    "machine": platform.machine(),
+    "has_headers": os.path.exists(os.path.join(sysconfig.get_paths()["include"], "Python.h")),
+    "has_ensurepip": importlib.util.find_spec("ensurepip") is not None,
+}))
+"""
+
+
+class Interpreter(NamedTuple):
+    """A CPython on Linux, x86_64 or aarch64."""
+
+    path: Path
+    base: Path  # the same, or the Python that its virtual environment was made from
+    version: tuple[int, int]
+    free_threaded: bool
+    machine: str
+    has_headers: bool
+    has_ensurepip: bool
+
+    @property
+    def name(self) -> str:
+        """The wheel tag of this Python, such as cp311."""
+        return f"cp{self.version[0]}{self.version[1]}"
+
+    @property
+    def abi(self) -> str:
+        """The wheel tag of its binary interface, such as cp311 or cp314t."""
+        return self.name + ("t" if self.free_threaded else "")
+
+
+def clean_environment() -> dict[str, str]:
+    """This process's environment without what would change how a Python or a jax behaves."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PYTHON", "JAX", "XLA_", "__PYVENV", "VIRTUAL_ENV"))
+    }
+
+
+def examine(python: str | Path) -> Interpreter:
+    """Asks a Python, given as a path or a name on PATH, what it is.
+
+    Raises:
+      Refusal: there is none, it does not run, or it is no CPython that jaxlib has wheels for.
+    """
+    found = shutil.which(str(python))
+    if found is None:
+        raise Refusal(f"{python}: no such Python; give --python the path of one")
+    facts = _probe(found)
+    version = (facts["version"][0], facts["version"][1])
+    if facts["implementation"] != "cpython" or version < OLDEST:
+        raise Refusal(
+            f"{python}: is {facts['implementation']} {version[0]}.{version[1]}; "
+            f"give --python a CPython {OLDEST[0]}.{OLDEST[1]} or later"
+        )
+    if facts["system"] != "Linux" or facts["machine"] not in ("x86_64", "aarch64"):
+        raise Refusal(
+            f"{python}: runs on {facts['system']} {facts['machine']}; "
+            "only Linux on x86_64 or aarch64 is supported"
+        )
+    return Interpreter(
+        path=Path(facts["executable"]),
+        base=Path(facts["base"]),
+        version=version,
+        free_threaded=facts["free_threaded"],
+        machine=facts["machine"],
+        has_headers=facts["has_headers"],
+        has_ensurepip=facts["has_ensurepip"],
+    )
+
+
+def _probe(executable: str) -> dict:
+    try:
+        answer = subprocess.run(
+            [executable, "-c", _PROBE],
+            env=clean_environment(),
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+        return json.loads(answer.stdout)
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        raise Refusal(f"{executable}: does not run as a Python; give --python another") from error

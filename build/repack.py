@@ -1,0 +1,175 @@
+"""Makes our wheel from a stock one: our `_jax.so` in the place of jaxlib's, `_pjit.so` beside it.
+
+Everything else is the stock wheel's, byte for byte. The same input makes the same output, byte for
+byte, and it appears whole or not at all.
+"""
+
+from __future__ import annotations
+
+import base64
+import copy
+import csv
+import hashlib
+import io
+import os
+import re
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from wheel.wheelfile import WheelFile
+
+from paths import STAMPS, TOOL_REQUIREMENTS
+from platform_tag import newest_platform
+from progress import Report, advancing, nothing
+from pythons import Interpreter
+from refusal import refusing_os_errors
+from seam import JAX, LOCAL_LABEL, PJIT, Extensions
+from stock_wheel import StockWheel, chunks, record
+
+
+def repack(
+    stock: StockWheel,
+    extensions: Extensions,
+    python: Interpreter,
+    out: Path,
+    report: Report = nothing,
+) -> Path:
+    """Writes our wheel into a folder, which is made where there is none.
+
+    Where the very same wheel is there already, from the same inputs, nothing is written.
+
+    Returns:
+      The path of the wheel.
+
+    Raises:
+      Refusal: it cannot be written there.
+    """
+    platform = newest_platform(stock.platforms, extensions, python)
+    separator = "." if stock.version.local else "+"
+    version = f"{stock.version}{separator}{LOCAL_LABEL}"
+    target = out / f"jaxlib-{version}-{stock.interpreter}-{platform}.whl"
+    with refusing_os_errors(f"write {target}"):
+        stamp = STAMPS / f"{_digest_of_inputs(stock.path, extensions, target.name)}.sha256"
+        if stamp.is_file() and target.is_file() and stamp.read_text() == sha256_of(target):
+            return target
+        out.mkdir(parents=True, exist_ok=True)
+        with _appearing_whole(target) as part, WheelFile(stock.path) as source:
+            with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as wheel:
+                changes = _replacements(source, stock, extensions, version, platform)
+                _fill(wheel, source, changes, version, report)
+            digest = sha256_of(part)
+        stamp.parent.mkdir(parents=True, exist_ok=True)
+        stamp.write_text(digest)
+    return target
+
+
+def sha256_of(path: Path) -> str:
+    """The hash of a file's content, in hexadecimal."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(1 << 20):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _digest_of_inputs(stock: Path, extensions: Extensions, name: str) -> str:
+    """A hash of all that the wheel's bytes depend on: the inputs, this code, and zlib."""
+    code = sorted(Path(__file__).parent.glob("*.py"))
+    files = (stock, *extensions, *code, TOOL_REQUIREMENTS)
+    parts = [name, zlib.ZLIB_RUNTIME_VERSION, *(sha256_of(file) for file in files)]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+@contextmanager
+def _appearing_whole(target: Path) -> Iterator[Path]:
+    part = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        yield part
+        part.replace(target)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _replacements(
+    source: WheelFile, stock: StockWheel, extensions: Extensions, version: str, platform: str
+) -> dict[str, bytes]:
+    """The new content of what changes, by its name in the stock wheel, and of what is added."""
+    metadata, tags = f"{source.dist_info_path}/METADATA", f"{source.dist_info_path}/WHEEL"
+    with_tag = _with_header("Tag", f"{stock.interpreter}-{platform}", source.read(tags))
+    return {
+        JAX: extensions.jax.read_bytes(),
+        PJIT: extensions.pjit.read_bytes(),
+        metadata: _with_header("Version", version, source.read(metadata), count=1),
+        # A wheel with two names for its platform has two Tag lines, which are the same now.
+        tags: b"".join(dict.fromkeys(with_tag.splitlines(keepends=True))),
+    }
+
+
+def _with_header(name: str, value: str, content: bytes, count: int = 0) -> bytes:
+    line = re.compile(rf"^{name}:[^\r\n]*".encode(), re.MULTILINE)
+    return line.sub(f"{name}: {value}".encode(), content, count)
+
+
+def _fill(
+    wheel: zipfile.ZipFile,
+    source: WheelFile,
+    replacements: dict[str, bytes],
+    version: str,
+    report: Report,
+) -> None:
+    """Writes every entry in the stock wheel's order, `_pjit.so` after `_jax.so`, RECORD last."""
+    folder = re.compile(rf"^{re.escape(source.dist_info_path)}(?=/)")
+    rows, stock_rows = [], record(source)
+    advance = advancing(report, sum(info.file_size for info in source.infolist()))
+    for info in _entries(source):
+        name = folder.sub(f"jaxlib-{version}.dist-info", info.filename)
+        if info.filename in replacements:
+            content = replacements[info.filename]
+            _write(wheel, info, name, [content], len(content))
+            rows.append([name, *_hash_and_size(content)])
+        else:
+            _write(wheel, info, name, chunks(source, info, advance), info.file_size)
+            if not info.is_dir():
+                rows.append([name, *stock_rows[info.filename][1:]])
+    _write_record(wheel, source, f"jaxlib-{version}.dist-info/RECORD", rows)
+
+
+def _entries(source: WheelFile) -> Iterator[zipfile.ZipInfo]:
+    for info in source.infolist():
+        if info.filename == source.record_path:
+            continue
+        yield info
+        if info.filename == JAX:
+            added = copy.copy(info)
+            added.filename = PJIT
+            yield added
+
+
+def _write(
+    wheel: zipfile.ZipFile, like: zipfile.ZipInfo, name: str, content: Iterable[bytes], size: int
+) -> None:
+    """Writes one entry with the stamp, the mode and the compression of another."""
+    info = zipfile.ZipInfo(name, like.date_time)
+    info.external_attr = like.external_attr
+    info.compress_type = like.compress_type
+    info.file_size = size  # tells zipfile whether the entry needs its 64-bit form
+    with wheel.open(info, "w") as entry:
+        for chunk in content:
+            entry.write(chunk)
+
+
+def _write_record(
+    wheel: zipfile.ZipFile, source: WheelFile, name: str, rows: list[list[str]]
+) -> None:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([*rows, [name, "", ""]])
+    content = text.getvalue().encode()
+    _write(wheel, source.getinfo(source.record_path), name, [content], len(content))
+
+
+def _hash_and_size(content: bytes) -> tuple[str, str]:
+    digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=")
+    return f"sha256={digest.decode()}", str(len(content))

@@ -1,0 +1,54 @@
+"""The place in a stock jaxlib where our two extensions are attached."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from elftools.common.exceptions import ELFError
+from elftools.elf.elffile import ELFFile
+
+from refusal import Refusal
+
+JAX = "jaxlib/_jax.so"  # replaced
+PJIT = "jaxlib/_pjit.so"  # added
+LIBRARY = "jaxlib/libjax_common.so"  # untouched: our _jax.so calls into it
+SYMBOL = "Wrapped_PyInit__jax"
+LOCAL_LABEL = "physical1"
+
+
+class Extensions(NamedTuple):
+    """Our two extensions, built for one Python."""
+
+    jax: Path
+    pjit: Path
+
+
+def check_library(library: BinaryIO, where: str) -> None:
+    """Looks in a libjax_common.so, a seekable stream, for the symbol that our _jax.so calls.
+
+    Raises:
+      Refusal: it is no shared library, or does not define the symbol. `where` names it.
+    """
+    try:
+        found = SYMBOL in _defined(ELFFile(library))
+    # pyelftools lets these out too when the tables that it follows are broken.
+    except (ELFError, ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
+        raise Refusal(f"{where}: is no readable shared library; get the wheel again") from error
+    if not found:
+        raise Refusal(f"{where}: has no symbol {SYMBOL} to attach to; use another jaxlib release")
+
+
+def _defined(elf: ELFFile) -> set[str]:
+    # The dynamic table alone: the other symbol table of jaxlib's 350 MB library has 700,000.
+    return {
+        symbol.name
+        for segment in elf.iter_segments("PT_DYNAMIC")
+        for symbol in segment.iter_symbols()
+        if symbol["st_shndx"] != "SHN_UNDEF"
+    }
+
+
+def no_library(where: str) -> Refusal:
+    """What to raise where there is no libjax_common.so."""
+    return Refusal(f"{where}: has no {LIBRARY} to attach to; use jaxlib 0.6 or later")

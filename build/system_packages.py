@@ -1,0 +1,87 @@
+"""The Debian packages that the build needs, found by looking for what is in them.
+
+A Bazel, Abseil or Python that came another way counts as much. Standard library only.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from pythons import Interpreter
+from refusal import Refusal
+
+_DISTRIBUTION_PREFIX = Path("/usr/bin")
+
+
+def missing(pythons: Iterable[Interpreter]) -> list[str]:
+    """The names of the packages to install, sorted.
+
+    Raises:
+      Refusal: a Python that is not the distribution's lacks its headers or ensurepip, which no
+        package could add.
+    """
+    names = {
+        package
+        for package, present in (
+            ("bazel-bootstrap", shutil.which("bazel")),
+            ("g++", shutil.which("g++")),
+            ("libabsl-dev", Path("/usr/include/absl").is_dir()),
+            ("googletest", Path("/usr/src/googletest").is_dir()),
+        )
+        if not present
+    }
+    for python in pythons:
+        names |= _missing_of_python(python)
+    return sorted(names)
+
+
+def _missing_of_python(python: Interpreter) -> set[str]:
+    lacking = {}
+    if not python.has_headers:
+        lacking["dev"] = "Python.h"
+    if not python.has_ensurepip:
+        lacking["venv"] = "ensurepip"
+    if lacking and python.base.parent != _DISTRIBUTION_PREFIX:
+        raise Refusal(
+            f"{python.path}: lacks {' and '.join(lacking.values())}; "
+            "install them, or give --python another Python"
+        )
+    return {f"python{python.version[0]}.{python.version[1]}-{kind}" for kind in lacking}
+
+
+def install(names: list[str]) -> None:
+    """Installs packages with apt-get, naming them first, as root or where sudo asks for nothing.
+
+    Raises:
+      Refusal: neither is so, or apt-get fails; the message has the command for a person to run.
+    """
+    prefix = _root_prefix()
+    command = f"apt-get update && apt-get install --yes --no-install-recommends {' '.join(names)}"
+    if shutil.which("apt-get") is None:
+        raise Refusal(f"this machine lacks what is in the Debian packages {' '.join(names)}")
+    if prefix is None:
+        raise Refusal(f"system packages are missing; run: sudo sh -c '{command}'")
+    print(f"Installing system packages: {' '.join(names)}", file=sys.stderr, flush=True)
+    done = subprocess.run(
+        [*prefix, "env", "DEBIAN_FRONTEND=noninteractive", "sh", "-c", command],
+        stdout=sys.stderr,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise Refusal(f"installing system packages failed; as root, try: {command}")
+
+
+def _root_prefix() -> list[str] | None:
+    """What to put before a command so that it runs as root, or None where that is not given."""
+    if os.geteuid() == 0:
+        return []
+    sudo = shutil.which("sudo")
+    if sudo is None:
+        return None
+    asks = subprocess.run([sudo, "-n", "true"], capture_output=True, check=False).returncode
+    return [sudo, "-n"] if asks == 0 else None
