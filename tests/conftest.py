@@ -1,0 +1,13 @@
+"""Lets the tests import the modules behind build.py, and has the rule raise its errors."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+# Last, so that no module there hides one of the tests' or of an installed package.
+sys.path.append(str(Path(__file__).parent.parent / "build"))
+
+# Read when jaxlib is imported. An error that is only warned of would look like stock.
+os.environ.setdefault("JAXLIB_PJIT_STRICT", "1")

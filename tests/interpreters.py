@@ -1,0 +1,66 @@
+"""Runs programs in other processes: in this interpreter, and in one with a stock jaxlib."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+TESTS = Path(__file__).parent
+TIMEOUT_S = 300
+
+
+def stock_python() -> str:
+    """The interpreter with the stock jaxlib, or a skip."""
+    path = os.environ.get("PJIT_STOCK_PYTHON")
+    if not path:
+        pytest.skip("PJIT_STOCK_PYTHON names no interpreter with the stock jaxlib")
+    return path
+
+
+def environment(python: str, settings: dict[str, str], devices: int) -> dict[str, str]:
+    """A child's environment: CPU devices, and no setting of the tests' own but `settings`.
+
+    A PYTHONPATH there comes before this process's own.
+    """
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("JAX")}
+    # A fix that came by PYTHONPATH must not follow into the stock interpreter.
+    inherited = kept.pop("PYTHONPATH", "") if python == sys.executable else ""
+    path = [str(TESTS), settings.get("PYTHONPATH", ""), inherited]
+    return {
+        **kept,
+        "JAX_PLATFORMS": "cpu",
+        "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
+        **settings,
+        "PYTHONPATH": os.pathsep.join(filter(None, path)),
+    }
+
+
+def run(
+    program: str | list[str],
+    *,
+    python: str = sys.executable,
+    settings: dict[str, str] | None = None,
+    devices: int = 2,
+) -> subprocess.CompletedProcess[str]:
+    """Runs a program's text, or a command line for the interpreter, to its end."""
+    command = ["-c", program] if isinstance(program, str) else program
+    return subprocess.run(
+        [python, *command],
+        env=environment(python, settings or {}, devices),
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+    )
+
+
+def answer(program: str | list[str], **options: Any) -> Any:
+    """What a program printed, as JSON. Its failure is the test's."""
+    done = run(program, **options)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)

@@ -1,0 +1,340 @@
+"""Feeds PRNG keys back through `jax.jit` and shows what jaxlib's fastpath makes of it.
+
+Runs alone on any jax from 0.6 up, on four virtual CPU devices. A table for people by default,
+one JSON object with --json. The exit status says nothing of the rows: `ok` does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import importlib
+import json
+import os
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+os.environ["JAX_PLATFORMS"] = os.environ.get("JAX_PLATFORMS", "cpu")
+os.environ["XLA_FLAGS"] = " ".join(
+    # The last of two equal flags counts: a number that the caller asked for stays.
+    ["--xla_force_host_platform_device_count=4", os.environ.get("XLA_FLAGS", "")]
+).strip()
+
+import jax
+import jaxlib
+import jaxlib.version
+import numpy as np
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+Step = Callable[[Any], Any]
+
+COST_LEAVES = 100  # plain leaves of the timed step: enough for the slow call to show
+COST_CALLS = 9
+COST_REPEATS = 3  # the slow call is slow in each of them, the machine's other work is not
+
+
+@dataclass(frozen=True)
+class Case:
+    """A program whose output is fed back, and the cache entries it should have after each call."""
+
+    section: int
+    name: str
+    make: Callable[[str], Any]  # from the PRNG implementation's name to the first argument
+    step: Step
+    goal: tuple[int, ...]
+    devices: int = 1
+    feeds_back: bool = True
+    timed: bool = False
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one run of a case's calls did."""
+
+    entries: list[int]
+    traces: int
+    outcome: str
+    last: Any
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of the report."""
+
+    section: int
+    case: str
+    run: str | None
+    entries: list[int]
+    goal: list[int]
+    traces: int
+    goal_traces: int
+    spec: str
+    outcome: str
+    goal_outcome: str
+    slow_ms: float | None
+    steady_ms: float | None
+    ok: bool
+
+
+def mesh_of(count: int) -> Mesh:
+    """A mesh of the first `count` devices: 2x2 for four of them, else a line."""
+    devices = np.array(jax.devices()[:count])
+    return Mesh(devices.reshape(2, 2), ("a", "b")) if count == 4 else Mesh(devices, ("a",))
+
+
+def keys(impl: str, shape: tuple[int, ...] = ()) -> jax.Array:
+    """An uncommitted key array."""
+    key = jax.random.key(0, impl=impl)
+    return jax.random.split(key, shape) if shape else key
+
+
+def placed(count: int, spec: P, shape: tuple[int, ...] = ()) -> Callable[[str], jax.Array]:
+    """A maker of key arrays on a mesh of `count` devices."""
+    return lambda impl: jax.device_put(keys(impl, shape), NamedSharding(mesh_of(count), spec))
+
+
+def placed_float(count: int, spec: P, shape: tuple[int, ...] = ()) -> Callable[[str], jax.Array]:
+    """A maker of plain arrays, which take no notice of the PRNG implementation."""
+    return lambda impl: jax.device_put(
+        np.ones(shape, np.float32), NamedSharding(mesh_of(count), spec)
+    )
+
+
+def key_data(impl: str) -> jax.Array:
+    """A replicated key's raw data, as the workaround carries it."""
+    data = jax.random.key_data(keys(impl))
+    return jax.device_put(data, NamedSharding(mesh_of(2), P()))
+
+
+def next_key(key: jax.Array) -> jax.Array:
+    return jax.random.split(key)[0]
+
+
+def next_key_data(data: jax.Array) -> jax.Array:
+    """The workaround: a key inside the function only. The size of the data tells its kind."""
+    impl = {2: "threefry2x32", 4: "rbg"}[data.shape[-1]]
+    return jax.random.key_data(next_key(jax.random.wrap_key_data(data, impl=impl)))
+
+
+def identity(x: Any) -> Any:
+    return x
+
+
+def transpose(x: jax.Array) -> jax.Array:
+    return x.T
+
+
+def increment(x: jax.Array) -> jax.Array:
+    return x + 1
+
+
+ONES = (1, 1, 1)
+FIVE_ONES = (1, 1, 1, 1, 1)
+
+SECTION_1 = (
+    Case(1, "key, 2 devices, P()", placed(2, P()), next_key, ONES, 2, timed=True),
+    Case(1, "control: uncommitted key", keys, next_key, ONES),
+    Case(1, "control: key, 1-device mesh", placed(1, P()), next_key, ONES),
+    Case(1, "control: float, 2 devices", placed_float(2, P()), increment, ONES, 2),
+    Case(1, "control: same fresh key", placed(2, P()), next_key, ONES, 2, feeds_back=False),
+    Case(1, "workaround: raw key data", key_data, next_key_data, (1, 1, 1, 1), 2),
+)
+NO_TRACING = Case(1, "key, no_tracing()", placed(2, P()), next_key, (1, 1), 2)
+
+SECTION_2 = (
+    Case(2, "key (), P()", placed(4, P()), identity, FIVE_ONES, 4, timed=True),
+    Case(2, "key (4,), P()", placed(4, P(), (4,)), identity, FIVE_ONES, 4, timed=True),
+    Case(2, "key (4,4), P('a')", placed(4, P("a"), (4, 4)), identity, FIVE_ONES, 4, timed=True),
+    Case(2, "key (4,4), P('a',None)", placed(4, P("a", None), (4, 4)), identity, FIVE_ONES, 4,
+         timed=True),
+    Case(2, "key (4,4), P('a','b')", placed(4, P("a", "b"), (4, 4)), identity, FIVE_ONES, 4,
+         timed=True),
+    Case(2, "float (4,4), P('a')", placed_float(4, P("a"), (4, 4)), identity, FIVE_ONES, 4),
+    Case(2, "float (4,4), x.T", placed_float(4, P("a", "b"), (4, 4)), transpose,
+         (1, 2, 2, 2, 2), 4),
+)  # fmt: skip
+
+
+def base_array(x: Any) -> Any:
+    """The array under an extended-dtype array, itself for a plain one."""
+    return getattr(x, "_base_array", x)
+
+
+def spec_of(x: Any) -> str:
+    """How the sharding of the array under `x` is spelled, the same on every release."""
+    sharding = base_array(x).sharding
+    spelled = sharding.spec if isinstance(sharding, NamedSharding) else sharding
+    return str(spelled).replace("PartitionSpec(", "P(")
+
+
+def counted(step: Step) -> tuple[Any, list[None]]:
+    """A fresh jitted function with a cache of its own, and a list as long as it has traces."""
+    traces: list[None] = []
+
+    def traced(x: Any) -> Any:
+        traces.append(None)
+        return step(x)
+
+    return jax.jit(traced), traces
+
+
+def call_back(f: Any, traces: list[None], first: Any, calls: int, feeds_back: bool = True) -> Run:
+    """Calls `f` on `first` and then on its own output, noting the cache entries after each."""
+    before = len(traces)
+    entries: list[int] = []
+    outcome = "ok"
+    x = out = first
+    for _ in range(calls):
+        try:
+            out = f(x)
+        except Exception as error:  # what it raises is the row's outcome
+            outcome = f"raises {type(error).__name__}"
+            break
+        entries.append(f._cache_size())
+        x = out if feeds_back else first
+    return Run(entries, len(traces) - before, outcome, out)
+
+
+def cold_and_warm(case: Case, impl: str) -> tuple[Run, Run]:
+    """The case's calls on a fresh function, and once more from the start."""
+    f, traces = counted(case.step)
+    first = case.make(impl)
+    calls = len(case.goal)
+    return (
+        call_back(f, traces, first, calls, case.feeds_back),
+        call_back(f, traces, first, calls, case.feeds_back),
+    )
+
+
+def without_tracing(case: Case, impl: str) -> Run:
+    """The case's calls where tracing is an error, on a function that has been called once."""
+    f, traces = counted(case.step)
+    first = case.make(impl)
+    f(first)
+    with jax.no_tracing(True):
+        return call_back(f, traces, first, len(case.goal))
+
+
+def timed_calls(case: Case) -> list[float]:
+    """Milliseconds of each fed-back call of the case's step beside plain leaves."""
+    first = case.make("threefry2x32")
+    placement = NamedSharding(base_array(first).sharding.mesh, P())
+    leaves = [jax.device_put(np.zeros((), np.float32), placement)] * COST_LEAVES
+    f = jax.jit(lambda x, leaves: (case.step(x), leaves))
+    x, times = first, []
+    for _ in range(COST_CALLS):
+        start = time.perf_counter()
+        x, _ = jax.block_until_ready(f(x, leaves))
+        times.append((time.perf_counter() - start) * 1e3)
+    return times
+
+
+def cost(case: Case) -> tuple[float, float]:
+    """The slowest of the calls after the first, and a steady one, in milliseconds."""
+    gc.collect()
+    gc.disable()
+    try:
+        runs = [timed_calls(case) for _ in range(COST_REPEATS)]
+    finally:
+        gc.enable()
+    best = [min(call) for call in zip(*runs)]
+    return round(max(best[1:]), 3), round(statistics.median(best[-4:]), 3)
+
+
+def row_of(case: Case, run: str | None, done: Run, traces: int, timed: bool) -> Row:
+    slow_ms, steady_ms = cost(case) if timed else (None, None)
+    goal = list(case.goal)
+    ok = (done.entries, done.traces, done.outcome) == (goal, traces, "ok")
+    return Row(
+        case.section, case.name, run, done.entries, goal, done.traces, traces,
+        spec_of(done.last), done.outcome, "ok", slow_ms, steady_ms, ok,
+    )  # fmt: skip
+
+
+def section_1(impl: str) -> Iterator[Row]:
+    for case in SECTION_1:
+        cold, warm = cold_and_warm(case, impl)
+        yield row_of(case, "cold", cold, 1, case.timed)
+        yield row_of(case, "warm", warm, 0, False)
+    yield row_of(NO_TRACING, "warm", without_tracing(NO_TRACING, impl), 0, False)
+
+
+def section_2(impl: str) -> Iterator[Row]:
+    for case in SECTION_2:
+        f, traces = counted(case.step)
+        done = call_back(f, traces, case.make(impl), len(case.goal))
+        yield row_of(case, None, done, 1, case.timed)
+
+
+def is_fixed() -> bool:
+    """Whether this jaxlib has the fix, and has it on."""
+    try:
+        return importlib.import_module("jaxlib._pjit").physical_out_shardings()
+    except ImportError:
+        return False
+
+
+def report(impl: str = "threefry2x32") -> dict[str, Any]:
+    """All rows, as --json prints them."""
+    rows = [*section_1(impl), *section_2(impl)]
+    return {
+        "jax": jax.__version__,
+        "jaxlib": jaxlib.version.__version__,
+        "fixed": is_fixed(),
+        "rows": [asdict(row) for row in rows],
+        "ok": all(row.ok for row in rows),
+    }
+
+
+def as_columns(table: list[list[str]]) -> Iterator[str]:
+    widths = [max(map(len, column)) for column in zip(*table)]
+    for line in table:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip()
+
+
+def short_spec(spec: str) -> str:
+    """A spec whole, of another sharding the kind alone: the rest is devices' names."""
+    return spec if spec.startswith("P(") else spec.partition("(")[0]
+
+
+def as_cells(row: dict[str, Any]) -> list[str]:
+    cost = "" if row["slow_ms"] is None else f"{row['slow_ms']:.2f} / {row['steady_ms']:.2f}"
+    return [
+        str(row["section"]), row["case"], row["run"] or "",
+        " ".join(map(str, row["entries"])), " ".join(map(str, row["goal"])),
+        str(row["traces"]), short_spec(row["spec"]), row["outcome"], cost,
+        "ok" if row["ok"] else "NOT OK",
+    ]  # fmt: skip
+
+
+def as_text(result: dict[str, Any]) -> str:
+    """The report for people."""
+    titles = ["", "case", "run", "entries", "goal", "traces", "spec", "outcome",
+              "slow / steady ms", ""]  # fmt: skip
+    fix = "on" if result["fixed"] else "off or absent"
+    wrong = sum(not row["ok"] for row in result["rows"])
+    return "\n".join([
+        f"jax {result['jax']}, jaxlib {result['jaxlib']}, fix {fix}",
+        "",
+        *as_columns([titles, *map(as_cells, result["rows"])]),
+        "",
+        "All rows as they should be." if result["ok"] else f"{wrong} rows not as they should be.",
+    ])  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    as_json = parser.parse_args().json
+    if len(jax.devices()) < 4:
+        parser.error(f"needs 4 devices, has {len(jax.devices())}; unset XLA_FLAGS, JAX_PLATFORMS")
+    result = report()
+    print(json.dumps(result) if as_json else as_text(result))
+
+
+if __name__ == "__main__":
+    main()

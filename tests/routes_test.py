@@ -1,0 +1,126 @@
+"""Every route by which an output becomes an argument, with the cache entries it makes."""
+
+from __future__ import annotations
+
+import functools
+import os
+
+os.environ["JAX_PLATFORMS"] = "cpu"
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=4"
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from jax.sharding import PartitionSpec as P
+from jaxlib import _pjit
+
+import fed_back
+import interpreters
+from fed_back import Route, Static, placed_as
+from reproduction import base_array, identity, spec_of
+
+each_route = pytest.mark.parametrize("route", fed_back.ROUTES, ids=lambda route: route.name)
+each_impl = pytest.mark.parametrize("impl", fed_back.IMPLS)
+each_static_route = pytest.mark.parametrize(
+    "route",
+    [route for route in fed_back.ROUTES if route.name.startswith("static pytree")],
+    ids=lambda route: route.name,
+)
+
+
+@pytest.fixture
+def switch() -> Iterator[None]:
+    """Puts the switch back where it was."""
+    previous = _pjit.physical_out_shardings()
+    yield
+    _pjit.set_physical_out_shardings(previous)
+
+
+@functools.cache
+def outcome_of(route: Route, impl: str) -> tuple[list[int], list[str]]:
+    """The cache entries and the bits: two tests read what is run once."""
+    entries, state = fed_back.fed_back(route, impl)
+    return entries, fed_back.bits(state)
+
+
+@each_impl
+@each_route
+def test_a_fed_back_output_makes_no_entry_that_its_placement_does_not(
+    route: Route, impl: str
+) -> None:
+    entries, _ = outcome_of(route, impl)
+
+    assert entries == list(route.goal)
+
+
+@pytest.fixture(scope="module")
+def bits_of_stock() -> dict[str, list[str]]:
+    program = [str(interpreters.TESTS / "fed_back.py")]
+    return interpreters.answer(program, python=interpreters.stock_python(), devices=4)
+
+
+@each_impl
+@each_route
+def test_a_fed_back_output_has_the_bits_that_stock_computes(
+    route: Route, impl: str, bits_of_stock: dict[str, list[str]]
+) -> None:
+    _, bits = outcome_of(route, impl)
+
+    assert bits == bits_of_stock[fed_back.title(route, impl)]
+
+
+ASKED_FOR = (
+    # What the caller asks for, how the base array of every output is spelled.
+    (P("a"), "P('a', None)"),
+    (P("a", None), "P('a', None, None)"),
+    (P(None, "b"), "P(None, 'b', None)"),
+)
+
+
+@pytest.mark.parametrize(("asked", "spelled"), ASKED_FOR, ids=str)
+def test_an_output_keeps_the_spelling_that_the_caller_asked_for(asked: P, spelled: str) -> None:
+    key = fed_back.MATRIX("threefry2x32")
+    f = fed_back.fresh(identity, out_shardings=placed_as(asked))
+
+    outputs = [key := f(key) for _ in range(5)]
+
+    assert [spec_of(output) for output in outputs] == [spelled] * 5
+
+
+DONATING = (("scalar key", fed_back.SCALAR, fed_back.next_key),
+            ("key matrix", fed_back.MATRIX, fed_back.reversed_rows))  # fmt: skip
+
+
+@pytest.mark.parametrize(("first", "step"), [case[1:] for case in DONATING],
+                         ids=[case[0] for case in DONATING])  # fmt: skip
+def test_every_fed_back_donated_key_is_deleted(
+    first: Callable[[str], Any], step: Callable[[Any], Any]
+) -> None:
+    keys = [first("threefry2x32")]
+    f = fed_back.fresh(step, donate_argnums=0)
+
+    for _ in range(4):
+        keys.append(f(keys[-1]))
+
+    assert [base_array(key).is_deleted() for key in keys] == [True] * 4 + [False]
+
+
+def flattened_by_first_call(route: Route) -> int:
+    state = route.first("threefry2x32")
+    f = route.jit(state)
+    before = len(Static.flattened)
+    route.call(f, state)
+    return len(Static.flattened) - before
+
+
+@each_static_route
+def test_a_static_pytree_is_flattened_no_more_often_than_without_the_rule(
+    route: Route, switch: None
+) -> None:
+    _pjit.set_physical_out_shardings(False)
+    without = flattened_by_first_call(route)
+
+    _pjit.set_physical_out_shardings(True)
+
+    assert flattened_by_first_call(route) == without
