@@ -7,7 +7,8 @@ it. Without it, the environment that build.py made is asked.
 def _nanobind_impl(ctx):
     root = ctx.os.environ.get("PJIT_NANOBIND")
     if not root:
-        python = ctx.path(Label("//:WORKSPACE")).dirname.get_child(".build/tools/bin/python")
+        this = ctx.path(Label("//build/bazel:nanobind.bzl"))
+        python = str(this.dirname.dirname.dirname) + "/.build/tools/bin/python"
         result = ctx.execute([python, "-c", "import nanobind; print(nanobind.__path__[0])"])
         if result.return_code != 0:
             fail("no nanobind: run `python3 build/build.py test` once, or name its folder with --repo_env=PJIT_NANOBIND=...")
