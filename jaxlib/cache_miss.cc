@@ -197,16 +197,6 @@ PyType_Spec spec = {"jaxlib._pjit.CacheMiss", sizeof(CacheMissObject), 0,
                         Py_TPFLAGS_DISALLOW_INSTANTIATION,
                     slots};
 
-PyTypeObject* CacheMissType() {
-  // Never freed: instances may outlive the module at interpreter exit.
-  static PyObject* type = [] {
-    PyObject* made = PyType_FromSpec(&spec);
-    if (made == nullptr) nb::raise_python_error();
-    return made;
-  }();
-  return reinterpret_cast<PyTypeObject*>(type);
-}
-
 // The first line of `str(error)`, or nothing if that raises: an exception of
 // the user's may say anything, at any length.
 std::string Summary(nb::handle error) {
@@ -252,6 +242,16 @@ DispatchState& GetDispatchState() {
   return state;
 }
 
+nb::handle CacheMissType() {
+  // Never freed: instances may outlive the module at interpreter exit.
+  static PyObject* type = [] {
+    PyObject* made = PyType_FromSpec(&spec);
+    if (made == nullptr) nb::raise_python_error();
+    return made;
+  }();
+  return type;
+}
+
 nb::object MakeCacheMiss(nb::handle cache_miss, nb::handle static_argnums,
                          nb::handle static_argnames, nb::handle registry,
                          nb::handle global_cache_key) {
@@ -262,7 +262,7 @@ nb::object MakeCacheMiss(nb::handle cache_miss, nb::handle static_argnums,
   nb::object argnames = nb::steal(PyFrozenSet_New(static_argnames.ptr()));
   if (!argnames) nb::raise_python_error();
 
-  PyTypeObject* type = CacheMissType();
+  PyTypeObject* type = reinterpret_cast<PyTypeObject*>(CacheMissType().ptr());
   PyObject* self = type->tp_alloc(type, 0);
   if (self == nullptr) nb::raise_python_error();
   CacheMissObject* object = AsCacheMiss(self);
@@ -273,10 +273,6 @@ nb::object MakeCacheMiss(nb::handle cache_miss, nb::handle static_argnums,
   object->global_cache_key = global_cache_key.inc_ref().ptr();
   object->static_argnames = argnames.release().ptr();
   return nb::steal(self);
-}
-
-bool IsCacheMiss(nb::handle value) {
-  return Py_TYPE(value.ptr()) == CacheMissType();
 }
 
 bool StepAside(const char* what) {

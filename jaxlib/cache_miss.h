@@ -77,8 +77,9 @@ nanobind::object MakeCacheMiss(nanobind::handle cache_miss,
                                nanobind::handle registry,
                                nanobind::handle global_cache_key);
 
-// Whether `value` came from `MakeCacheMiss`.
-bool IsCacheMiss(nanobind::handle value);
+// The type of what `MakeCacheMiss` makes. The first call makes the type; it
+// belongs into a module's initialisation, which one thread runs.
+nanobind::handle CacheMissType();
 
 // Takes the pending Python exception, logs the first of the process and clears
 // it; or leaves it pending and returns false if it has to be raised: in strict

@@ -127,7 +127,7 @@ bool IsInstalled(nb::handle jax_module) {
 // The state of a pickled `PjitFunction` with its dispatch function wrapped.
 nb::dict WithWrappedCacheMiss(nb::dict state) {
   nb::object cache_miss = state["cache_miss"];
-  if (IsCacheMiss(cache_miss)) return state;
+  if (cache_miss.type().is(CacheMissType())) return state;
   nb::dict wrapped = nb::cast<nb::dict>(state.attr("copy")());
   wrapped["cache_miss"] =
       MakeCacheMiss(cache_miss, nb::object(state["static_argnums"]),

@@ -45,6 +45,7 @@ NB_MODULE(_pjit, m) {
   nb::set_leak_warnings(false);
 
   m.doc() = "The pjit fastpath with physical output shardings.";
+  m.attr("CacheMiss") = CacheMissType();
   m.def("install", &InstallPjit, nb::arg("module"),
         "Puts this pjit in the place of the module's own.");
   m.def("counters", &Counters,

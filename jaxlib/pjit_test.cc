@@ -31,7 +31,7 @@ class PjitTest : public testing::Test {
  protected:
   PjitTest() {
     scope_.Set("install", nb::cpp_function(&InstallPjit));
-    scope_.Set("is_cache_miss", nb::cpp_function(&IsCacheMiss));
+    scope_.Set("CacheMiss", nb::borrow(CacheMissType()));
     // A module whose `pjit` records how it was called.
     scope_.Run(R"(
 class PjitFunction:
@@ -63,7 +63,7 @@ values = ("f", None, cache_miss, (), (), NOTHING_ASKED, dispatch_registry, len,
 TEST_F(PjitTest, WrapsCacheMissAndPassesTheRestAsItIs) {
   scope_.Run("install(module); result = module.pjit(*values)");
   EXPECT_TRUE(scope_.Is("type(result) is PjitFunction"));
-  EXPECT_TRUE(scope_.Is("is_cache_miss(calls[0][0][2])"));
+  EXPECT_TRUE(scope_.Is("type(calls[0][0][2]) is CacheMiss"));
   EXPECT_TRUE(scope_.Is("calls[0][0][2].__wrapped__ is cache_miss"));
   EXPECT_TRUE(
       scope_.Is("calls[0][0][:2] + calls[0][0][3:] == "
@@ -88,7 +88,7 @@ module.pjit(*values[:4], **dict(zip(names[4:8], values[4:8])))
 
 TEST_F(PjitTest, PassesParametersThatItDoesNotKnow) {
   scope_.Run("install(module); module.pjit(*values, of_a_later_release=1)");
-  EXPECT_TRUE(scope_.Is("is_cache_miss(calls[0][0][2])"));
+  EXPECT_TRUE(scope_.Is("type(calls[0][0][2]) is CacheMiss"));
   EXPECT_TRUE(scope_.Is("calls[0][1] == {'of_a_later_release': 1}"));
 }
 

@@ -2,7 +2,8 @@
 
 `--repo_env=PJIT_PYTHON=/path/to/python` chooses it; the default is `python3`.
 `@python//:headers` is for extensions, which find their symbols in the process
-that loads them. `@python//:embedded` is for C++ tests, which run an interpreter
+that loads them; where Python is built without the GIL it has nanobind's modules
+say that they need none. `@python//:embedded` is for C++ tests, which run an interpreter
 of their own.
 """
 
@@ -20,11 +21,13 @@ link += (variable("LIBS") + " " + variable("SYSLIBS")).split()
 print(sysconfig.get_path("include"))
 print(sys.executable)
 print(repr(link))
+print(["NB_FREE_THREADED"] if variable("Py_GIL_DISABLED") == 1 else [])
 """
 
 _BUILD = """
 cc_library(
     name = "headers",
+    defines = {defines},
     hdrs = glob(["include/**/*.h"]),
     includes = ["include"],
     visibility = ["//visibility:public"],
@@ -44,11 +47,11 @@ def _python_impl(ctx):
     result = ctx.execute([python, "-c", _QUERY])
     if result.return_code != 0:
         fail("PJIT_PYTHON=%s does not run: %s" % (python, result.stderr))
-    include, executable, link = result.stdout.strip().split("\n")
+    include, executable, link, defines = result.stdout.strip().split("\n")
     if not ctx.path(include + "/Python.h").exists:
         fail("%s has no headers: %s/Python.h is missing" % (python, include))
     ctx.symlink(include, "include")
-    ctx.file("BUILD", _BUILD.format(executable = executable, link = link))
+    ctx.file("BUILD", _BUILD.format(executable = executable, link = link, defines = defines))
 
 python_repository = repository_rule(
     implementation = _python_impl,
