@@ -18,20 +18,14 @@ limitations under the License.
 #include <Python.h>
 #include <structmember.h>
 
-#include <algorithm>
+#include <atomic>
 #include <cstddef>
-#include <cstdlib>
-#include <cstring>
-#include <exception>
-#include <new>
-#include <stdexcept>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "absl/container/inlined_vector.h"
 #include "absl/types/span.h"
+#include "jaxlib/miss_explanation.h"
 #include "jaxlib/physical_out_shardings.h"
+#include "jaxlib/step_aside.h"
 #include "nanobind/nanobind.h"
 
 namespace jax {
@@ -43,11 +37,13 @@ struct CacheMissObject {
   PyObject_HEAD;
   vectorcallfunc vectorcall;
   PyObject* weakrefs;
+  PyObject* function_name;
+  PyObject* fun;
   PyObject* cache_miss;
-  PyObject* registry;
-  PyObject* global_cache_key;
+  PyObject* static_argnums;   // A tuple of int.
   PyObject* static_argnames;  // A frozenset of str.
-  std::vector<Py_ssize_t> static_argnums;
+  PyObject* global_cache_key;
+  PyObject* registry;
 };
 
 CacheMissObject* AsCacheMiss(PyObject* self) {
@@ -57,11 +53,12 @@ CacheMissObject* AsCacheMiss(PyObject* self) {
 // A negative number counts from the last positional argument.
 bool IsStatic(const CacheMissObject& self, Py_ssize_t position,
               Py_ssize_t num_positional) {
-  return std::any_of(self.static_argnums.begin(), self.static_argnums.end(),
-                     [&](Py_ssize_t argnum) {
-                       return argnum == position ||
-                              argnum + num_positional == position;
-                     });
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(self.static_argnums); ++i) {
+    Py_ssize_t argnum =
+        PyLong_AsSsize_t(PyTuple_GET_ITEM(self.static_argnums, i));
+    if (argnum == position || argnum + num_positional == position) return true;
+  }
+  return false;
 }
 
 bool IsStatic(const CacheMissObject& self, PyObject* name) {
@@ -89,16 +86,11 @@ absl::InlinedVector<PyObject*, 8> DynamicArguments(const CacheMissObject& self,
   return dynamic;
 }
 
-PyObject* Call(PyObject* self_object, PyObject* const* args, size_t nargsf,
-               PyObject* kwnames) {
-  const CacheMissObject& self = *AsCacheMiss(self_object);
-  DispatchState& state = GetDispatchState();
-  state.counters.slow_dispatches.fetch_add(1, std::memory_order_relaxed);
-  nb::object dispatched =
-      nb::steal(PyObject_Vectorcall(self.cache_miss, args, nargsf, kwnames));
-  if (!dispatched || !state.enabled.load(std::memory_order_relaxed)) {
-    return dispatched.release().ptr();
-  }
+// What the rule makes of `dispatched`, or that itself where the rule fails.
+// Null, with the exception set, if the failure has to be raised.
+nb::object ApplyRule(const CacheMissObject& self, nb::object dispatched,
+                     PyObject* const* args, size_t nargsf, PyObject* kwnames) {
+  DispatchCounters& counters = GetDispatchState().counters;
   try {
     absl::InlinedVector<PyObject*, 8> dynamic =
         DynamicArguments(self, args, PyVectorcall_NARGS(nargsf), kwnames);
@@ -106,39 +98,69 @@ PyObject* Call(PyObject* self_object, PyObject* const* args, size_t nargsf,
     nb::object result = WithPhysicalOutShardings(
         dispatched, dynamic, self.registry, self.global_cache_key, &table);
     if (table.shardings) {
-      state.counters.tables.fetch_add(1, std::memory_order_relaxed);
-      state.counters.physical_entries.fetch_add(table.num_physical,
-                                                std::memory_order_relaxed);
-      state.counters.respelled_results.fetch_add(table.num_respelled,
-                                                 std::memory_order_relaxed);
+      counters.tables.fetch_add(1, std::memory_order_relaxed);
+      counters.physical_entries.fetch_add(table.num_physical,
+                                          std::memory_order_relaxed);
+      counters.respelled_results.fetch_add(table.num_respelled,
+                                           std::memory_order_relaxed);
     }
-    return result.release().ptr();
+    return result;
   } catch (...) {
     SetPythonError();
   }
   if (!StepAside("attach physical shardings to the outputs of a dispatch")) {
-    return nullptr;
+    return nb::object();
   }
-  state.counters.left_to_stock.fetch_add(1, std::memory_order_relaxed);
+  counters.left_to_stock.fetch_add(1, std::memory_order_relaxed);
+  return dispatched;
+}
+
+nb::object Dispatch(const CacheMissObject& self, PyObject* const* args,
+                    size_t nargsf, PyObject* kwnames) {
+  DispatchState& state = GetDispatchState();
+  state.counters.slow_dispatches.fetch_add(1, std::memory_order_relaxed);
+  nb::object dispatched =
+      nb::steal(PyObject_Vectorcall(self.cache_miss, args, nargsf, kwnames));
+  if (!dispatched || !state.enabled.load(std::memory_order_relaxed)) {
+    return dispatched;
+  }
+  return ApplyRule(self, std::move(dispatched), args, nargsf, kwnames);
+}
+
+PyObject* Call(PyObject* self, PyObject* const* args, size_t nargsf,
+               PyObject* kwnames) {
+  if (!IsExplaining()) {
+    return Dispatch(*AsCacheMiss(self), args, nargsf, kwnames).release().ptr();
+  }
+  MissExplanation explanation;
+  if (!explanation.Begin(self, args, nargsf, kwnames)) return nullptr;
+  nb::object dispatched = Dispatch(*AsCacheMiss(self), args, nargsf, kwnames);
+  if (!explanation.End(dispatched)) return nullptr;
   return dispatched.release().ptr();
 }
 
 int Traverse(PyObject* self, visitproc visit, void* arg) {
   CacheMissObject* object = AsCacheMiss(self);
   Py_VISIT(Py_TYPE(self));
+  Py_VISIT(object->function_name);
+  Py_VISIT(object->fun);
   Py_VISIT(object->cache_miss);
-  Py_VISIT(object->registry);
-  Py_VISIT(object->global_cache_key);
+  Py_VISIT(object->static_argnums);
   Py_VISIT(object->static_argnames);
+  Py_VISIT(object->global_cache_key);
+  Py_VISIT(object->registry);
   return 0;
 }
 
 int Clear(PyObject* self) {
   CacheMissObject* object = AsCacheMiss(self);
+  Py_CLEAR(object->function_name);
+  Py_CLEAR(object->fun);
   Py_CLEAR(object->cache_miss);
-  Py_CLEAR(object->registry);
-  Py_CLEAR(object->global_cache_key);
+  Py_CLEAR(object->static_argnums);
   Py_CLEAR(object->static_argnames);
+  Py_CLEAR(object->global_cache_key);
+  Py_CLEAR(object->registry);
   return 0;
 }
 
@@ -147,7 +169,6 @@ void Dealloc(PyObject* self) {
   PyObject_GC_UnTrack(self);
   if (AsCacheMiss(self)->weakrefs != nullptr) PyObject_ClearWeakRefs(self);
   Clear(self);
-  AsCacheMiss(self)->static_argnums.~vector();
   type->tp_free(self);
   Py_DECREF(type);
 }
@@ -169,6 +190,9 @@ PyObject* Reduce(PyObject* self, PyObject*) {
                        0);
 }
 
+#define MEMBER(name, doc) \
+  {#name, T_OBJECT, offsetof(CacheMissObject, name), READONLY, doc}
+
 PyMemberDef members[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(CacheMissObject, vectorcall),
      READONLY, nullptr},
@@ -176,7 +200,15 @@ PyMemberDef members[] = {
      READONLY, nullptr},
     {"__wrapped__", T_OBJECT, offsetof(CacheMissObject, cache_miss), READONLY,
      "The Python dispatch function."},
+    MEMBER(function_name, "The name of the jitted function."),
+    MEMBER(fun, "The function that was jitted, or None ahead of time."),
+    MEMBER(static_argnums, "The numbers of the static arguments."),
+    MEMBER(static_argnames, "The names of the static arguments."),
+    MEMBER(global_cache_key, "What else the cache entries depend on."),
+    MEMBER(registry, "The dispatch pytree registry."),
     {nullptr, 0, 0, 0, nullptr}};
+
+#undef MEMBER
 
 PyMethodDef methods[] = {
     {"__reduce__", Reduce, METH_NOARGS, "Pickles as the wrapped function."},
@@ -197,45 +229,10 @@ PyType_Spec spec = {"jaxlib._pjit.CacheMiss", sizeof(CacheMissObject), 0,
                         Py_TPFLAGS_DISALLOW_INSTANTIATION,
                     slots};
 
-// The first line of `str(error)`, or nothing if that raises: an exception of
-// the user's may say anything, at any length.
-std::string Summary(nb::handle error) {
-  constexpr Py_ssize_t kMaxLength = 200;
-  nb::object text = nb::steal(PyObject_Str(error.ptr()));
-  if (text) text = nb::steal(PyUnicode_Substring(text.ptr(), 0, kMaxLength));
-  const char* utf8 = text ? PyUnicode_AsUTF8(text.ptr()) : nullptr;
-  if (utf8 == nullptr) {
-    PyErr_Clear();
-    return "";
-  }
-  std::string line(utf8);
-  return line.substr(0, line.find('\n'));
-}
-
-void Warn(const char* what, nb::handle error) {
-  nb::object logging = nb::steal(PyImport_ImportModule("logging"));
-  if (!logging) return;
-  nb::object logger = nb::steal(
-      PyObject_CallMethod(logging.ptr(), "getLogger", "s", "jaxlib.pjit"));
-  if (!logger) return;
-  Py_XDECREF(PyObject_CallMethod(
-      logger.ptr(), "warning", "sssss",
-      "Could not %s (%s: %s); doing as stock jaxlib does. This is said once; "
-      "set %s to raise the error instead.",
-      what, Py_TYPE(error.ptr())->tp_name, Summary(error).c_str(),
-      "JAXLIB_PJIT_STRICT=1"));
-}
-
-bool EnvironmentIs(const char* name, const char* value) {
-  const char* found = std::getenv(name);
-  return found != nullptr && std::strcmp(found, value) == 0;
-}
-
 }  // namespace
 
 DispatchState::DispatchState()
-    : enabled(!EnvironmentIs("JAXLIB_PJIT_PHYSICAL_OUT_SHARDINGS", "0")),
-      strict(EnvironmentIs("JAXLIB_PJIT_STRICT", "1")) {}
+    : enabled(!EnvironmentIs("JAXLIB_PJIT_PHYSICAL_OUT_SHARDINGS", "0")) {}
 
 DispatchState& GetDispatchState() {
   static DispatchState state;
@@ -252,55 +249,26 @@ nb::handle CacheMissType() {
   return type;
 }
 
-nb::object MakeCacheMiss(nb::handle cache_miss, nb::handle static_argnums,
-                         nb::handle static_argnames, nb::handle registry,
-                         nb::handle global_cache_key) {
-  std::vector<Py_ssize_t> argnums;
-  for (nb::handle argnum : static_argnums) {
-    argnums.push_back(nb::cast<Py_ssize_t>(argnum));
-  }
-  nb::object argnames = nb::steal(PyFrozenSet_New(static_argnames.ptr()));
+nb::object MakeCacheMiss(const PjitArguments& arguments) {
+  nb::tuple argnums(arguments.static_argnums);
+  for (nb::handle argnum : argnums) nb::cast<Py_ssize_t>(argnum);
+  nb::object argnames =
+      nb::steal(PyFrozenSet_New(arguments.static_argnames.ptr()));
   if (!argnames) nb::raise_python_error();
 
   PyTypeObject* type = reinterpret_cast<PyTypeObject*>(CacheMissType().ptr());
-  PyObject* self = type->tp_alloc(type, 0);
-  if (self == nullptr) nb::raise_python_error();
-  CacheMissObject* object = AsCacheMiss(self);
-  new (&object->static_argnums) std::vector<Py_ssize_t>(std::move(argnums));
+  nb::object self = nb::steal(type->tp_alloc(type, 0));
+  if (!self) nb::raise_python_error();
+  CacheMissObject* object = AsCacheMiss(self.ptr());
   object->vectorcall = Call;
-  object->cache_miss = cache_miss.inc_ref().ptr();
-  object->registry = registry.inc_ref().ptr();
-  object->global_cache_key = global_cache_key.inc_ref().ptr();
+  object->function_name = arguments.function_name.inc_ref().ptr();
+  object->fun = arguments.fun.inc_ref().ptr();
+  object->cache_miss = arguments.cache_miss.inc_ref().ptr();
+  object->static_argnums = argnums.release().ptr();
   object->static_argnames = argnames.release().ptr();
-  return nb::steal(self);
-}
-
-bool StepAside(const char* what) {
-  DispatchState& state = GetDispatchState();
-  if (state.strict || !PyErr_ExceptionMatches(PyExc_Exception)) return false;
-  PyObject *type, *error, *traceback;
-  PyErr_Fetch(&type, &error, &traceback);
-  PyErr_NormalizeException(&type, &error, &traceback);
-  if (!state.warned.exchange(true)) {
-    Warn(what, error);
-    PyErr_Clear();
-  }
-  Py_XDECREF(type);
-  Py_XDECREF(error);
-  Py_XDECREF(traceback);
-  return true;
-}
-
-void SetPythonError() {
-  try {
-    throw;
-  } catch (nb::python_error& e) {
-    e.restore();
-  } catch (const std::bad_alloc&) {
-    PyErr_NoMemory();
-  } catch (const std::exception& e) {
-    PyErr_SetString(PyExc_RuntimeError, e.what());
-  }
+  object->global_cache_key = arguments.global_cache_key.inc_ref().ptr();
+  object->registry = arguments.registry.inc_ref().ptr();
+  return self;
 }
 
 }  // namespace jax

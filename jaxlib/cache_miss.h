@@ -40,55 +40,47 @@ struct DispatchCounters {
   std::atomic<uint64_t> left_to_stock{0};
 };
 
-// The settings that the environment gives a process, and its counters. All of
-// it may be read and written by any thread.
+// All of it may be read and written by any thread.
 struct DispatchState {
   DispatchState();
 
   // Whether the rule is applied. JAXLIB_PJIT_PHYSICAL_OUT_SHARDINGS=0 starts
   // with it off.
   std::atomic<bool> enabled;
-  // Whether a failure of the rule raises. JAXLIB_PJIT_STRICT=1 turns it on.
-  const bool strict;
-  std::atomic<bool> warned{false};
   DispatchCounters counters;
 };
 
 DispatchState& GetDispatchState();
 
+// Those of the arguments of `pjit` that a dispatch needs.
+struct PjitArguments {
+  nanobind::handle function_name;
+  nanobind::handle fun;
+  nanobind::handle cache_miss;
+  nanobind::handle static_argnums;   // A sequence of int.
+  nanobind::handle static_argnames;  // A sequence of str.
+  nanobind::handle global_cache_key;
+  nanobind::handle registry;
+};
+
 // Makes a callable that calls `cache_miss`, the Python dispatch function of a
 // jitted function, and applies `WithPhysicalOutShardings` to what it returns.
+// While slow dispatches are explained, it lets this one be explained too.
 //
 // The callable adds no Python frame. It holds all its arguments strongly, takes
 // part in garbage collection, and pickles as `cache_miss` itself, so that a
 // pickle loads where this file is not. `__wrapped__` is `cache_miss`.
 //
-// An exception that `cache_miss` raises is passed on untouched. If the rule
-// fails, the call returns what `cache_miss` returned, and the first such
-// failure of the process is logged as a warning on the logger `jaxlib.pjit`; in
-// strict mode the call raises. An exception that is no `Exception`, such as
-// KeyboardInterrupt, is always raised.
+// An exception that `cache_miss` raises is passed on untouched. Where the rule
+// fails, `StepAside` says whether the call raises or returns what `cache_miss`
+// returned.
 //
-// `static_argnums` and `static_argnames` are sequences of int and of str.
-// Throws nanobind::python_error if they are not.
-nanobind::object MakeCacheMiss(nanobind::handle cache_miss,
-                               nanobind::handle static_argnums,
-                               nanobind::handle static_argnames,
-                               nanobind::handle registry,
-                               nanobind::handle global_cache_key);
+// Throws a C++ or Python exception if an argument is not what it should be.
+nanobind::object MakeCacheMiss(const PjitArguments& arguments);
 
 // The type of what `MakeCacheMiss` makes. The first call makes the type; it
 // belongs into a module's initialisation, which one thread runs.
 nanobind::handle CacheMissType();
-
-// Takes the pending Python exception, logs the first of the process and clears
-// it; or leaves it pending and returns false if it has to be raised: in strict
-// mode, and if it is no `Exception`. `what` is what could not be done.
-bool StepAside(const char* what);
-
-// Turns the C++ exception being handled into the pending Python exception. Call
-// it in a catch block only.
-void SetPythonError();
 
 }  // namespace jax
 

@@ -22,6 +22,7 @@ limitations under the License.
 #include <vector>
 
 #include "jaxlib/python_testing.h"
+#include "jaxlib/step_aside.h"
 #include "nanobind/nanobind.h"
 
 namespace jax {
@@ -32,14 +33,14 @@ namespace nb = nanobind;
 nb::object Make(nb::object cache_miss, nb::object static_argnums,
                 nb::object static_argnames, nb::object registry,
                 nb::object global_cache_key) {
-  return MakeCacheMiss(cache_miss, static_argnums, static_argnames, registry,
-                       global_cache_key);
+  return MakeCacheMiss({nb::str("f"), nb::none(), cache_miss, static_argnums,
+                        static_argnames, global_cache_key, registry});
 }
 
 class CacheMissTest : public testing::Test {
  protected:
   CacheMissTest() {
-    GetDispatchState().warned = false;
+    GetStepAsideState().warned = false;
     GetDispatchState().enabled = true;
     scope_.Set("make", nb::cpp_function(&Make));
     scope_.Run(R"(

@@ -24,6 +24,7 @@ limitations under the License.
 #include "absl/container/inlined_vector.h"
 #include "absl/types/span.h"
 #include "jaxlib/cache_miss.h"
+#include "jaxlib/step_aside.h"
 #include "nanobind/nanobind.h"
 
 namespace jax {
@@ -79,16 +80,18 @@ Py_ssize_t Find(Parameter parameter, Py_ssize_t num_positional,
 nb::object WrapCacheMiss(absl::Span<PyObject*> args, Py_ssize_t num_positional,
                          PyObject* kwnames) {
   std::array<PyObject*, kNumParameters> found = {};
-  for (Parameter parameter : {kCacheMiss, kStaticArgnums, kStaticArgnames,
-                              kGlobalCacheKey, kPytreeRegistry}) {
+  for (Parameter parameter :
+       {kFunctionName, kFun, kCacheMiss, kStaticArgnums, kStaticArgnames,
+        kGlobalCacheKey, kPytreeRegistry}) {
     Py_ssize_t index = Find(parameter, num_positional, kwnames);
     if (index < 0) return nb::object();
     found[parameter] = args[index];
   }
   if (!PyCallable_Check(found[kCacheMiss])) return nb::object();
-  nb::object wrapped = MakeCacheMiss(
-      found[kCacheMiss], found[kStaticArgnums], found[kStaticArgnames],
-      found[kPytreeRegistry], found[kGlobalCacheKey]);
+  nb::object wrapped =
+      MakeCacheMiss({found[kFunctionName], found[kFun], found[kCacheMiss],
+                     found[kStaticArgnums], found[kStaticArgnames],
+                     found[kGlobalCacheKey], found[kPytreeRegistry]});
   args[Find(kCacheMiss, num_positional, kwnames)] = wrapped.ptr();
   return wrapped;
 }
@@ -128,12 +131,13 @@ bool IsInstalled(nb::handle jax_module) {
 nb::dict WithWrappedCacheMiss(nb::dict state) {
   nb::object cache_miss = state["cache_miss"];
   if (cache_miss.type().is(CacheMissType())) return state;
+  auto get = [&](const char* name) { return nb::object(state[name]); };
+  nb::object fun = state.contains("fun") ? get("fun") : nb::none();
   nb::dict wrapped = nb::cast<nb::dict>(state.attr("copy")());
   wrapped["cache_miss"] =
-      MakeCacheMiss(cache_miss, nb::object(state["static_argnums"]),
-                    nb::object(state["static_argnames"]),
-                    nb::object(state["pytree_registry"]),
-                    nb::object(state["global_cache_key"]));
+      MakeCacheMiss({get("function_name"), fun, cache_miss,
+                     get("static_argnums"), get("static_argnames"),
+                     get("global_cache_key"), get("pytree_registry")});
   return wrapped;
 }
 

@@ -18,7 +18,9 @@ limitations under the License.
 #include <atomic>
 
 #include "jaxlib/cache_miss.h"
+#include "jaxlib/miss_explanation.h"
 #include "jaxlib/pjit.h"
+#include "jaxlib/step_aside.h"
 #include "nanobind/nanobind.h"
 
 namespace jax {
@@ -61,8 +63,10 @@ NB_MODULE(_pjit, m) {
       "Turns the rule on or off for the slow dispatches to come, and returns "
       "the previous setting. Entries that the fastpath has already stay.");
   m.def(
-      "strict", [] { return GetDispatchState().strict; },
+      "strict", [] { return GetStepAsideState().strict; },
       "Whether a failure of the rule raises (JAXLIB_PJIT_STRICT=1).");
+  m.def("set_explaining", &SetExplaining, nb::arg("explaining"),
+        "Adds one who wants slow dispatches explained, or takes one away.");
 }
 
 }  // namespace jax

@@ -1,0 +1,114 @@
+/* Copyright 2026 The JAX Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+==============================================================================*/
+
+#include "jaxlib/miss_explanation.h"
+
+#include <Python.h>
+
+#include <atomic>
+#include <cstddef>
+#include <utility>
+
+#include "jaxlib/step_aside.h"
+#include "nanobind/nanobind.h"
+
+namespace jax {
+namespace {
+
+namespace nb = nanobind;
+
+constexpr char kExplain[] = "explain a slow dispatch";
+
+std::atomic<int> explaining_requests{0};
+
+// The object that holds `jax_explain_cache_misses`, or null before JAX has made
+// it. JAX keeps it as long as the process lives.
+PyObject* JaxFlag() {
+  static std::atomic<PyObject*> flag{nullptr};
+  if (PyObject* found = flag.load(std::memory_order_acquire)) return found;
+  nb::dict modules = nb::borrow<nb::dict>(PyImport_GetModuleDict());
+  PyObject* config = PyDict_GetItemString(modules.ptr(), "jax._src.config");
+  if (config == nullptr) return nullptr;
+  PyObject* found = PyObject_GetAttrString(config, "explain_cache_misses");
+  if (found == nullptr) PyErr_Clear();
+  flag.store(found, std::memory_order_release);
+  return found;
+}
+
+nb::object Explain(const char* function) {
+  return nb::module_::import_("jaxlib._fastpath_explain").attr(function);
+}
+
+}  // namespace
+
+bool IsExplaining() {
+  if (explaining_requests.load(std::memory_order_relaxed) > 0) return true;
+  PyObject* flag = JaxFlag();
+  if (flag == nullptr) return false;
+  nb::object value = nb::steal(PyObject_GetAttrString(flag, "value"));
+  if (!value) PyErr_Clear();
+  return value.ptr() == Py_True;
+}
+
+void SetExplaining(bool explaining) {
+  explaining_requests.fetch_add(explaining ? 1 : -1);
+}
+
+bool MissExplanation::Begin(nb::handle cache_miss, PyObject* const* args,
+                            size_t nargsf, PyObject* kwnames) {
+  try {
+    Py_ssize_t num_positional = PyVectorcall_NARGS(nargsf);
+    nb::object positional = nb::steal(PyTuple_New(num_positional));
+    nb::object keyword = nb::steal(PyDict_New());
+    if (!positional || !keyword) nb::raise_python_error();
+    for (Py_ssize_t i = 0; i < num_positional; ++i) {
+      PyTuple_SET_ITEM(positional.ptr(), i, Py_NewRef(args[i]));
+    }
+    Py_ssize_t num_keyword = kwnames == nullptr ? 0 : PyTuple_GET_SIZE(kwnames);
+    for (Py_ssize_t i = 0; i < num_keyword; ++i) {
+      keyword[nb::handle(PyTuple_GET_ITEM(kwnames, i))] =
+          nb::handle(args[num_positional + i]);
+    }
+    begun_ = Explain("begin")(cache_miss, positional, keyword);
+    return true;
+  } catch (...) {
+    SetPythonError();
+  }
+  return StepAside(kExplain);
+}
+
+bool MissExplanation::End(nb::handle dispatched) {
+  if (!begun_) return true;
+  PyObject *type, *error, *traceback;
+  PyErr_Fetch(&type, &error, &traceback);
+  bool ended = true;
+  try {
+    nb::object begun = std::move(begun_);
+    Explain("end")(begun, dispatched ? nb::borrow(dispatched) : nb::none());
+  } catch (...) {
+    SetPythonError();
+    ended = StepAside(kExplain);
+  }
+  if (!ended) {
+    Py_XDECREF(type);
+    Py_XDECREF(error);
+    Py_XDECREF(traceback);
+    return false;
+  }
+  PyErr_Restore(type, error, traceback);
+  return true;
+}
+
+}  // namespace jax

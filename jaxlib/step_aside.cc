@@ -1,0 +1,105 @@
+/* Copyright 2026 The JAX Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+==============================================================================*/
+
+#include "jaxlib/step_aside.h"
+
+#include <Python.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <new>
+#include <string>
+
+#include "nanobind/nanobind.h"
+
+namespace jax {
+namespace {
+
+namespace nb = nanobind;
+
+// The first line of `str(error)`, or nothing if that raises: an exception of
+// the user's may say anything, at any length.
+std::string Summary(nb::handle error) {
+  constexpr Py_ssize_t kMaxLength = 200;
+  nb::object text = nb::steal(PyObject_Str(error.ptr()));
+  if (text) text = nb::steal(PyUnicode_Substring(text.ptr(), 0, kMaxLength));
+  const char* utf8 = text ? PyUnicode_AsUTF8(text.ptr()) : nullptr;
+  if (utf8 == nullptr) {
+    PyErr_Clear();
+    return "";
+  }
+  std::string line(utf8);
+  return line.substr(0, line.find('\n'));
+}
+
+void Warn(const char* what, nb::handle error) {
+  nb::object logging = nb::steal(PyImport_ImportModule("logging"));
+  if (!logging) return;
+  nb::object logger = nb::steal(
+      PyObject_CallMethod(logging.ptr(), "getLogger", "s", "jaxlib.pjit"));
+  if (!logger) return;
+  Py_XDECREF(PyObject_CallMethod(
+      logger.ptr(), "warning", "sssss",
+      "Could not %s (%s: %s); doing as stock jaxlib does. This is said once; "
+      "set %s to raise the error instead.",
+      what, Py_TYPE(error.ptr())->tp_name, Summary(error).c_str(),
+      "JAXLIB_PJIT_STRICT=1"));
+}
+
+}  // namespace
+
+StepAsideState::StepAsideState()
+    : strict(EnvironmentIs("JAXLIB_PJIT_STRICT", "1")) {}
+
+StepAsideState& GetStepAsideState() {
+  static StepAsideState state;
+  return state;
+}
+
+bool StepAside(const char* what) {
+  StepAsideState& state = GetStepAsideState();
+  if (state.strict || !PyErr_ExceptionMatches(PyExc_Exception)) return false;
+  PyObject *type, *error, *traceback;
+  PyErr_Fetch(&type, &error, &traceback);
+  PyErr_NormalizeException(&type, &error, &traceback);
+  if (!state.warned.exchange(true)) {
+    Warn(what, error);
+    PyErr_Clear();
+  }
+  Py_XDECREF(type);
+  Py_XDECREF(error);
+  Py_XDECREF(traceback);
+  return true;
+}
+
+void SetPythonError() {
+  try {
+    throw;
+  } catch (nb::python_error& e) {
+    e.restore();
+  } catch (const std::bad_alloc&) {
+    PyErr_NoMemory();
+  } catch (const std::exception& e) {
+    PyErr_SetString(PyExc_RuntimeError, e.what());
+  }
+}
+
+bool EnvironmentIs(const char* name, const char* value) {
+  const char* found = std::getenv(name);
+  return found != nullptr && std::strcmp(found, value) == 0;
+}
+
+}  // namespace jax

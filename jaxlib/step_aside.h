@@ -1,0 +1,55 @@
+/* Copyright 2026 The JAX Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+==============================================================================*/
+
+#ifndef JAXLIB_STEP_ASIDE_H_
+#define JAXLIB_STEP_ASIDE_H_
+
+#include <Python.h>
+
+#include <atomic>
+
+// What this wheel does where a part of it fails: nothing that stock jaxlib
+// would not have done.
+
+namespace jax {
+
+// Any thread may read it, and write what is not const.
+struct StepAsideState {
+  StepAsideState();
+
+  // Whether a failure raises. JAXLIB_PJIT_STRICT=1 turns it on.
+  const bool strict;
+  // Whether a failure has been logged.
+  std::atomic<bool> warned{false};
+};
+
+StepAsideState& GetStepAsideState();
+
+// Takes the pending Python exception, logs the first of the process as a
+// warning on the logger `jaxlib.pjit`, and clears it. Leaves it pending and
+// returns false if it has to be raised: in strict mode, and if it is no
+// `Exception`, as KeyboardInterrupt. `what` is what could not be done.
+bool StepAside(const char* what);
+
+// Turns the C++ exception being handled into the pending Python exception. Call
+// it in a catch block only.
+void SetPythonError();
+
+// Whether an environment variable is set to just this value.
+bool EnvironmentIs(const char* name, const char* value);
+
+}  // namespace jax
+
+#endif  // JAXLIB_STEP_ASIDE_H_
