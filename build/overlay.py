@@ -1,6 +1,6 @@
 """Makes a folder for PYTHONPATH that gives an installed jaxlib our extensions.
 
-The folder has links to all that is in the installed package, and copies of our two files alone.
+The folder has links to all that is in the installed package, and copies of our files alone.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from pathlib import Path
 from packaging.tags import parse_tag
 from packaging.version import Version
 
+from paths import ROOT
 from pythons import Interpreter
 from refusal import Refusal, refusing_os_errors
-from seam import JAX, LIBRARY, LOCAL_LABEL, PJIT, Extensions, check_library, no_library
+from seam import JAX, LIBRARY, LOCAL_LABEL, MODULES, PJIT, Extensions, check_library, no_library
 
 
 def check(site_packages: Path, out: Path, python: Interpreter) -> None:
@@ -72,6 +73,7 @@ def overlay(site_packages: Path, extensions: Extensions, out: Path) -> None:
 
 def _fill(package: Path, installed: Path, extensions: Extensions) -> None:
     ours = {Path(JAX).name: extensions.jax, Path(PJIT).name: extensions.pjit}
+    ours |= {Path(name).name: ROOT / name for name in MODULES}
     package.mkdir(parents=True)
     for entry in installed.iterdir():
         if entry.name not in ours and entry.name != "__pycache__":

@@ -1,4 +1,4 @@
-"""Makes our wheel from a stock one: our `_jax.so` in the place of jaxlib's, `_pjit.so` beside it.
+"""Makes our wheel of a stock one: our `_jax.so` for jaxlib's, and the rest of ours beside it.
 
 Everything else is the stock wheel's, byte for byte. The same input makes the same output, byte for
 byte, and it appears whole or not at all.
@@ -13,6 +13,7 @@ import hashlib
 import io
 import os
 import re
+import stat
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
@@ -21,12 +22,12 @@ from pathlib import Path
 
 from wheel.wheelfile import WheelFile
 
-from paths import STAMPS, TOOL_REQUIREMENTS
+from paths import ROOT, STAMPS, TOOL_REQUIREMENTS
 from platform_tag import newest_platform
 from progress import Report, advancing, nothing
 from pythons import Interpreter
 from refusal import refusing_os_errors
-from seam import JAX, LOCAL_LABEL, PJIT, Extensions
+from seam import JAX, LOCAL_LABEL, MODULES, PJIT, Extensions
 from stock_wheel import StockWheel, chunks, record
 
 
@@ -78,7 +79,8 @@ def sha256_of(path: Path) -> str:
 def _digest_of_inputs(stock: Path, extensions: Extensions, name: str) -> str:
     """A hash of all that the wheel's bytes depend on: the inputs, this code, and zlib."""
     code = sorted(Path(__file__).parent.glob("*.py"))
-    files = (stock, *extensions, *code, TOOL_REQUIREMENTS)
+    modules = (ROOT / name for name in MODULES)
+    files = (stock, *extensions, *modules, *code, TOOL_REQUIREMENTS)
     parts = [name, zlib.ZLIB_RUNTIME_VERSION, *(sha256_of(file) for file in files)]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
@@ -102,6 +104,7 @@ def _replacements(
     return {
         JAX: extensions.jax.read_bytes(),
         PJIT: extensions.pjit.read_bytes(),
+        **{name: (ROOT / name).read_bytes() for name in MODULES},
         metadata: _with_header("Version", version, source.read(metadata), count=1),
         # A wheel with two names for its platform has two Tag lines, which are the same now.
         tags: b"".join(dict.fromkeys(with_tag.splitlines(keepends=True))),
@@ -120,7 +123,7 @@ def _fill(
     version: str,
     report: Report,
 ) -> None:
-    """Writes every entry in the stock wheel's order, `_pjit.so` after `_jax.so`, RECORD last."""
+    """Writes every entry in the stock wheel's order, what is added after `_jax.so`, RECORD last."""
     folder = re.compile(rf"^{re.escape(source.dist_info_path)}(?=/)")
     rows, stock_rows = [], record(source)
     advance = advancing(report, sum(info.file_size for info in source.infolist()))
@@ -143,9 +146,15 @@ def _entries(source: WheelFile) -> Iterator[zipfile.ZipInfo]:
             continue
         yield info
         if info.filename == JAX:
-            added = copy.copy(info)
-            added.filename = PJIT
-            yield added
+            yield from (_added(info, name) for name in (PJIT, *MODULES))
+
+
+def _added(like: zipfile.ZipInfo, name: str) -> zipfile.ZipInfo:
+    added = copy.copy(like)
+    added.filename = name
+    if name in MODULES:
+        added.external_attr = (stat.S_IFREG | 0o644) << 16
+    return added
 
 
 def _write(

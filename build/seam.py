@@ -1,7 +1,8 @@
-"""The place in a stock jaxlib where our two extensions are attached."""
+"""The place in a stock jaxlib where our two extensions are attached, and what comes with them."""
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -12,9 +13,27 @@ from refusal import Refusal
 
 JAX = "jaxlib/_jax.so"  # replaced
 PJIT = "jaxlib/_pjit.so"  # added
+MODULES = (  # added, as they are in this repository
+    "jaxlib/_fastpath_explain.py",
+    "jaxlib/_fastpath_signature.py",
+    "jaxlib/fastpath_report.py",
+    "jaxlib/pjit.py",
+)
 LIBRARY = "jaxlib/libjax_common.so"  # untouched: our _jax.so calls into it
 SYMBOL = "Wrapped_PyInit__jax"
 LOCAL_LABEL = "physical1"
+
+# pyelftools lets the others out too where the tables that it follows are broken.
+_BROKEN = (
+    ELFError,
+    AttributeError,
+    IndexError,
+    KeyError,
+    OverflowError,
+    TypeError,
+    ValueError,
+    struct.error,
+)
 
 
 class Extensions(NamedTuple):
@@ -32,8 +51,7 @@ def check_library(library: BinaryIO, where: str) -> None:
     """
     try:
         found = SYMBOL in _defined(ELFFile(library))
-    # pyelftools lets these out too when the tables that it follows are broken.
-    except (ELFError, ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
+    except _BROKEN as error:
         raise Refusal(f"{where}: is no readable shared library; get the wheel again") from error
     if not found:
         raise Refusal(f"{where}: has no symbol {SYMBOL} to attach to; use another jaxlib release")

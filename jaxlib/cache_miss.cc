@@ -20,6 +20,8 @@ limitations under the License.
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
+#include <utility>
 
 #include "absl/container/inlined_vector.h"
 #include "absl/types/span.h"
@@ -44,6 +46,7 @@ struct CacheMissObject {
   PyObject* static_argnames;  // A frozenset of str.
   PyObject* global_cache_key;
   PyObject* registry;
+  std::atomic<uint64_t> slow_dispatches;
 };
 
 CacheMissObject* AsCacheMiss(PyObject* self) {
@@ -115,9 +118,10 @@ nb::object ApplyRule(const CacheMissObject& self, nb::object dispatched,
   return dispatched;
 }
 
-nb::object Dispatch(const CacheMissObject& self, PyObject* const* args,
-                    size_t nargsf, PyObject* kwnames) {
+nb::object Dispatch(CacheMissObject& self, PyObject* const* args, size_t nargsf,
+                    PyObject* kwnames) {
   DispatchState& state = GetDispatchState();
+  self.slow_dispatches.fetch_add(1, std::memory_order_relaxed);
   state.counters.slow_dispatches.fetch_add(1, std::memory_order_relaxed);
   nb::object dispatched =
       nb::steal(PyObject_Vectorcall(self.cache_miss, args, nargsf, kwnames));
@@ -206,6 +210,8 @@ PyMemberDef members[] = {
     MEMBER(static_argnames, "The names of the static arguments."),
     MEMBER(global_cache_key, "What else the cache entries depend on."),
     MEMBER(registry, "The dispatch pytree registry."),
+    {"slow_dispatches", T_ULONGLONG, offsetof(CacheMissObject, slow_dispatches),
+     READONLY, "How often it was called."},
     {nullptr, 0, 0, 0, nullptr}};
 
 #undef MEMBER

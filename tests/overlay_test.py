@@ -17,7 +17,7 @@ import overlay
 import pythons
 import synthetic_wheels
 from refusal import Refusal
-from seam import JAX, LIBRARY, PJIT, Extensions
+from seam import JAX, LIBRARY, MODULES, PJIT, Extensions
 
 THIS = pythons.examine(sys.executable)
 
@@ -89,7 +89,7 @@ def test_an_overlay_mends_the_stock_jaxlib(
     assert entries_of_a_fed_back_key(out) == [1, 1, 1]
 
 
-def test_an_overlay_has_our_two_files_and_links_to_the_rest(
+def test_an_overlay_has_our_files_and_links_to_the_rest(
     installed: Path, ours: Extensions, tmp_path: Path
 ) -> None:
     out = tmp_path / "deep" / "out"
@@ -100,6 +100,7 @@ def test_an_overlay_has_our_two_files_and_links_to_the_rest(
         "__init__.py": True,
         "_jax.so": False,
         "_pjit.so": False,
+        **{Path(name).name: False for name in MODULES},
         "libjax_common.so": True,
         "version.py": True,
     }

@@ -20,8 +20,9 @@ import pythons
 import repack
 import stock_wheel
 import synthetic_wheels
+from paths import ROOT
 from refusal import Refusal
-from seam import JAX, LIBRARY, PJIT, Extensions
+from seam import JAX, LIBRARY, MODULES, PJIT, Extensions
 from synthetic_wheels import MACHINE, PYTHON, STAMP, TAG, VERSION_PY, hash_of, write_wheel
 
 THIS = pythons.examine(sys.executable)
@@ -256,6 +257,7 @@ def test_only_what_must_change_changes(
         "jaxlib/__init__.py",
         JAX,
         PJIT,
+        *MODULES,
         LIBRARY,
         "jaxlib/version.py",
         f"{info}/METADATA",
@@ -265,6 +267,9 @@ def test_only_what_must_change_changes(
     assert new["jaxlib/version.py"] == VERSION_PY
     assert new[LIBRARY] == old[LIBRARY]
     assert (new[JAX], new[PJIT]) == (ours.jax.read_bytes(), ours.pjit.read_bytes())
+    assert {name: new[name] for name in MODULES} == {
+        name: (ROOT / name).read_bytes() for name in MODULES
+    }
     assert new[f"{info}/METADATA"].decode() == (
         "Metadata-Version: 2.1\nName: jaxlib\nVersion: 9.9.9+physical1\n\nVersion: in the text\n"
     )
