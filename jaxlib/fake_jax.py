@@ -116,10 +116,10 @@ class NamedSharding:
 
   def __init__(self, mesh, spec, memory_kind="device", ids=None):
     self.mesh, self.spec = mesh, spec
-    self.memory_kind, self._logical_device_ids = memory_kind, ids
+    self._memory_kind, self._logical_device_ids = memory_kind, ids
 
   def fields(self):
-    return self.mesh, self.spec, self.memory_kind, self._logical_device_ids
+    return self.mesh, self.spec, self._memory_kind, self._logical_device_ids
 
   def __eq__(self, other):
     return type(self) is type(other) and self.fields() == other.fields()

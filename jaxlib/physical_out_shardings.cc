@@ -65,28 +65,66 @@ struct Registries {
         array_type(nb::module_::import_("jaxlib._jax").attr("ArrayImpl")) {}
 
   bool IsArray(nb::handle value) const { return value.type().is(array_type); }
-
-  // The base arrays of `leaf`, a leaf of the default registry, or nothing if it
-  // is not extended.
-  std::optional<Flattened> FlattenIfExtended(nb::handle leaf) const {
-    if (IsArray(leaf)) return std::nullopt;
-    Flattened flattened = Flatten(dispatch_registry, leaf);
-    if (nb::len(flattened.leaves) == 1 && flattened.leaves[0].is(leaf)) {
-      return std::nullopt;
-    }
-    for (nb::handle base : flattened.leaves) {
-      if (!IsArray(base)) return std::nullopt;
-    }
-    return flattened;
-  }
 };
 
-// An output of an extended dtype: where it stands in the outputs, and where the
-// first of its base arrays stands in the table.
-struct ExtendedOutput {
-  size_t leaf_index;
-  size_t table_index;
-  Flattened flattened;
+// A leaf of the default registry that is a node of the dispatch registry, and
+// the base arrays under it.
+struct ExtendedLeaf {
+  size_t leaf;        // Where it is among the leaves of the default registry.
+  size_t first_base;  // Where its bases begin among those of dispatch.
+  size_t num_bases;
+};
+
+// A pytree as both registries see it.
+class DispatchTree {
+ public:
+  DispatchTree(const Registries& registries, nb::handle tree)
+      : leaves_(Flatten(registries.default_registry, tree).leaves) {
+    // A tree of nothing but arrays is the common case, and must cost next to
+    // nothing.
+    bool is_plain = true;
+    for (nb::handle leaf : leaves_) is_plain &= registries.IsArray(leaf);
+    if (!is_plain) FindExtended(registries, tree);
+  }
+
+  size_t num_leaves() const { return nb::len(leaves_); }
+  const std::vector<ExtendedLeaf>& extended() const { return extended_; }
+
+  // Valid if there is an extended leaf.
+  nb::list& bases() { return flattened_.leaves; }
+  nb::object treedef() const { return flattened_.treedef; }
+
+ private:
+  void FindExtended(const Registries& registries, nb::handle tree) {
+    flattened_ = Flatten(registries.dispatch_registry, tree);
+    // Nearly always each leaf has one base array, or is one.
+    bool one_each = nb::len(flattened_.leaves) == num_leaves();
+    size_t base = 0;
+    for (size_t i = 0; i < num_leaves(); ++i) {
+      nb::handle leaf = PyList_GET_ITEM(leaves_.ptr(), i);
+      size_t num_bases =
+          one_each || registries.IsArray(leaf)
+              ? 1
+              : nb::len(Flatten(registries.dispatch_registry, leaf).leaves);
+      if (IsExtended(registries, leaf, base, num_bases)) {
+        extended_.push_back({i, base, num_bases});
+      }
+      base += num_bases;
+    }
+  }
+
+  bool IsExtended(const Registries& registries, nb::handle leaf, size_t base,
+                  size_t num_bases) const {
+    if (registries.IsArray(leaf)) return false;
+    for (size_t i = base; i < base + num_bases; ++i) {
+      if (!registries.IsArray(flattened_.leaves[i])) return false;
+    }
+    return true;
+  }
+
+  nb::list leaves_;
+  Flattened flattened_;
+  std::vector<ExtendedLeaf> extended_;
 };
 
 // A base array of an extended leaf, as far as a deleted one can still be read.
@@ -95,8 +133,7 @@ struct BaseArray {
   nb::object dtype;
   nb::object sharding;
 
-  BaseArray(nb::handle array, nb::handle sharding)
-      : sharding(nb::borrow(sharding)) {
+  explicit BaseArray(nb::handle array) : sharding(array.attr("sharding")) {
     nb::object aval = array.attr("aval");
     shape = aval.attr("shape");
     dtype = aval.attr("dtype");
@@ -105,7 +142,7 @@ struct BaseArray {
 
 // The mesh axes that one dimension is split over: `'a'` means `('a',)`, and
 // `None`, like a dimension that the spec leaves out, means `()`.
-nb::tuple AxesOfDimension(nb::handle partitions, size_t dimension) {
+nb::tuple AxesOfDimension(const nb::tuple& partitions, size_t dimension) {
   if (dimension >= nb::len(partitions)) return nb::make_tuple();
   nb::object axes = partitions[dimension];
   if (axes.is_none()) return nb::make_tuple();
@@ -114,11 +151,12 @@ nb::tuple AxesOfDimension(nb::handle partitions, size_t dimension) {
 }
 
 // Whether two `PartitionSpec`s say the same of each of `ndim` dimensions.
-// Their other fields are compared by `is_equivalent_to`.
 bool SameDimensions(nb::handle spec_a, nb::handle spec_b, size_t ndim) {
-  nb::object a = spec_a.attr("_partitions");
-  nb::object b = spec_b.attr("_partitions");
+  nb::tuple a = nb::cast<nb::tuple>(spec_a.attr("_partitions"));
+  nb::tuple b = nb::cast<nb::tuple>(spec_b.attr("_partitions"));
+  size_t both = std::min(nb::len(a), nb::len(b));
   for (size_t i = 0; i < ndim; ++i) {
+    if (i < both && a[i].is(b[i])) continue;
     if (!AxesOfDimension(a, i).equal(AxesOfDimension(b, i))) return false;
   }
   return true;
@@ -133,19 +171,21 @@ bool SameAttribute(nb::handle a, nb::handle b, const char* name) {
 // `ndim` alike and differ in nothing but their spelling.
 bool SpelledDifferently(nb::handle a, nb::handle b, size_t ndim) {
   if (!a.type().is(b.type())) return false;
-  if (!SameAttribute(a, b, "memory_kind")) return false;
   if (nb::hasattr(a, "spec")) {
     // `is_equivalent_to` sees devices only. Axes of size one, logical ids and
     // the mesh object are part of an array's type or of the fastpath's key.
     nb::object spec_a = a.attr("spec");
     nb::object spec_b = b.attr("spec");
     if (!a.attr("mesh").is(b.attr("mesh")) ||
+        !SameAttribute(a, b, "_memory_kind") ||
         !SameAttribute(a, b, "_logical_device_ids") ||
         !SameAttribute(spec_a, spec_b, "unreduced") ||
         !SameAttribute(spec_a, spec_b, "reduced") ||
         !SameDimensions(spec_a, spec_b, ndim)) {
       return false;
     }
+  } else if (!SameAttribute(a, b, "memory_kind")) {
+    return false;
   }
   return nb::cast<bool>(a.attr("is_equivalent_to")(b, ndim));
 }
@@ -157,9 +197,11 @@ class ExtendedArguments {
                     absl::Span<PyObject* const> args) {
     for (PyObject* arg : args) {
       if (registries.IsArray(arg)) continue;
-      for (nb::handle leaf : Flatten(registries.default_registry, arg).leaves) {
-        if (auto flattened = registries.FlattenIfExtended(leaf)) {
-          Add(flattened->leaves);
+      DispatchTree tree(registries, arg);
+      for (const ExtendedLeaf& leaf : tree.extended()) {
+        std::vector<BaseArray>& bases = leaves_.emplace_back();
+        for (size_t i = 0; i < leaf.num_bases; ++i) {
+          bases.emplace_back(tree.bases()[leaf.first_base + i]);
         }
       }
     }
@@ -184,13 +226,6 @@ class ExtendedArguments {
   }
 
  private:
-  void Add(nb::handle bases) {
-    std::vector<BaseArray>& leaf = leaves_.emplace_back();
-    for (nb::handle base : bases) {
-      leaf.emplace_back(base, base.attr("sharding"));
-    }
-  }
-
   static bool PlacedAlike(const BaseArray& a, const BaseArray& b) {
     return a.shape.equal(b.shape) && a.dtype.equal(b.dtype) &&
            (a.sharding.equal(b.sharding) ||
@@ -264,108 +299,76 @@ class AskedFor {
 // `array` on another spelling of its sharding, its buffers shared.
 nb::object Respelled(const Registries& registries, nb::handle array,
                      nb::handle sharding) {
-  return registries.array_type(array.attr("aval"), sharding,
-                               array.attr("_arrays"), array.attr("_committed"),
+  nb::object aval = array.attr("aval");
+  nb::object committed = array.attr("_committed");
+  // Newer releases can do it without a Python object for each shard. What it
+  // makes is committed.
+  const char* rewrap = "_rewrap_with_aval_and_sharding";
+  if (committed.is(Py_True) && nb::hasattr(array, rewrap)) {
+    return array.attr(rewrap)(aval, sharding);
+  }
+  return registries.array_type(aval, sharding, array.attr("_arrays"), committed,
                                nb::arg("_skip_checks") = true);
 }
 
-// One dispatch, from what Python returned to what jaxlib reads.
-class Dispatch {
- public:
-  Dispatch(const Registries& registries, nb::handle outputs)
-      : registries_(registries),
-        outputs_(outputs),
-        flattened_(Flatten(registries.default_registry, outputs)) {}
-
-  // Whether any output is extended. Comes first: a program with none must cost
-  // next to nothing.
-  bool FindExtendedOutputs() {
-    size_t table_index = 0;
-    for (size_t i = 0; i < nb::len(flattened_.leaves); ++i, ++table_index) {
-      auto bases = registries_.FlattenIfExtended(flattened_.leaves[i]);
-      if (!bases) continue;
-      size_t num_bases = nb::len(bases->leaves);
-      extended_.push_back({i, table_index, *std::move(bases)});
-      table_index += num_bases - 1;
-    }
-    return !extended_.empty();
+// The table of a dispatch with extended outputs, as Python dispatched them.
+nb::list DispatchedShardings(DispatchTree& outputs, nb::handle fastpath_data,
+                             size_t* num_physical) {
+  nb::list stock(fastpath_data.attr("out_shardings"));
+  if (nb::len(stock) != outputs.num_leaves()) {
+    throw std::invalid_argument(
+        "fastpath_data.out_shardings has another length than the outputs");
   }
-
-  void FillTable(nb::handle fastpath_data) {
-    nb::list stock(fastpath_data.attr("out_shardings"));
-    if (nb::len(stock) != nb::len(flattened_.leaves)) {
-      throw std::invalid_argument(
-          "fastpath_data.out_shardings has another length than the outputs");
+  nb::list table = Made<nb::list>(PyList_New(0));
+  size_t next = 0;
+  for (const ExtendedLeaf& output : outputs.extended()) {
+    for (; next < output.leaf; ++next) table.append(stock[next]);
+    ++next;
+    for (size_t i = 0; i < output.num_bases; ++i) {
+      nb::object base = outputs.bases()[output.first_base + i];
+      nb::object sharding = base.attr("sharding");
+      *num_physical += !sharding.is(stock[output.leaf]);
+      table.append(sharding);
     }
-    size_t next = 0;
-    for (ExtendedOutput& output : extended_) {
-      for (; next < output.leaf_index; ++next) table_.append(stock[next]);
-      ++next;
-      for (nb::handle base : output.flattened.leaves) {
-        nb::object sharding = base.attr("sharding");
-        num_physical_ += !sharding.is(stock[output.leaf_index]);
-        table_.append(sharding);
+  }
+  for (; next < nb::len(stock); ++next) table.append(stock[next]);
+  nb::object out_avals = fastpath_data.attr("out_avals");
+  if (nb::len(table) != nb::len(out_avals)) {
+    throw std::invalid_argument(
+        "fastpath_data.out_avals has another length than the base arrays");
+  }
+  return table;
+}
+
+// Spells the extended outputs like the arguments that they may be fed back as,
+// in the table and in `outputs`. Returns how many.
+size_t SpellLikeArguments(const Registries& registries, nb::handle tree,
+                          DispatchTree& outputs, nb::list& table,
+                          absl::Span<PyObject* const> args,
+                          nb::handle global_cache_key) {
+  ExtendedArguments arguments(registries, args);
+  std::optional<AskedFor> asked_for;
+  size_t num_respelled = 0;
+  for (size_t position = 0; position < outputs.extended().size(); ++position) {
+    const ExtendedLeaf& output = outputs.extended()[position];
+    for (size_t i = 0; i < output.num_bases; ++i) {
+      size_t index = output.first_base + i;
+      nb::object base = outputs.bases()[index];
+      BaseArray array(base);
+      nb::handle spelling = arguments.SpellingFor(array, position, i);
+      if (!spelling || spelling.equal(array.sharding)) continue;
+      if (!asked_for) {
+        asked_for.emplace(registries, tree, outputs.num_leaves(),
+                          global_cache_key);
       }
-    }
-    for (; next < nb::len(stock); ++next) table_.append(stock[next]);
-    nb::object out_avals = fastpath_data.attr("out_avals");
-    if (nb::len(table_) != nb::len(out_avals)) {
-      throw std::invalid_argument(
-          "fastpath_data.out_avals has another length than the base arrays");
+      if ((*asked_for)[output.leaf]) continue;
+      outputs.bases()[index] = Respelled(registries, base, spelling);
+      table[index] = spelling;
+      ++num_respelled;
     }
   }
-
-  // Spells the extended outputs like the arguments that they may be fed back
-  // as.
-  void SpellLike(absl::Span<PyObject* const> args,
-                 nb::handle global_cache_key) {
-    ExtendedArguments arguments(registries_, args);
-    std::optional<AskedFor> asked_for;
-    for (size_t position = 0; position < extended_.size(); ++position) {
-      ExtendedOutput& output = extended_[position];
-      bool respelled = false;
-      for (size_t i = 0; i < nb::len(output.flattened.leaves); ++i) {
-        nb::object base = output.flattened.leaves[i];
-        nb::object sharding = table_[output.table_index + i];
-        nb::handle spelling =
-            arguments.SpellingFor(BaseArray(base, sharding), position, i);
-        if (!spelling || spelling.equal(sharding)) continue;
-        if (!asked_for) {
-          asked_for.emplace(registries_, outputs_, nb::len(flattened_.leaves),
-                            global_cache_key);
-        }
-        if ((*asked_for)[output.leaf_index]) continue;
-        output.flattened.leaves[i] = Respelled(registries_, base, spelling);
-        table_[output.table_index + i] = spelling;
-        ++num_respelled_;
-        respelled = true;
-      }
-      if (respelled) {
-        flattened_.leaves[output.leaf_index] =
-            output.flattened.treedef.attr("unflatten")(output.flattened.leaves);
-      }
-    }
-  }
-
-  nb::object outputs() const {
-    return num_respelled_ == 0
-               ? nb::borrow(outputs_)
-               : flattened_.treedef.attr("unflatten")(flattened_.leaves);
-  }
-
-  PhysicalOutShardings table() const {
-    return {table_, num_physical_, num_respelled_};
-  }
-
- private:
-  const Registries& registries_;
-  nb::handle outputs_;
-  Flattened flattened_;
-  std::vector<ExtendedOutput> extended_;
-  nb::list table_ = Made<nb::list>(PyList_New(0));
-  size_t num_physical_ = 0;
-  size_t num_respelled_ = 0;
-};
+  return num_respelled;
+}
 
 }  // namespace
 
@@ -383,19 +386,23 @@ nb::object WithPhysicalOutShardings(nb::object dispatched,
   if (fastpath_data.is_none()) return dispatched;
 
   Registries registries(registry);
-  Dispatch dispatch(registries, outputs);
-  if (!dispatch.FindExtendedOutputs()) return dispatched;
-  dispatch.FillTable(fastpath_data);
-  dispatch.SpellLike(args, global_cache_key);
-
-  PhysicalOutShardings filled = dispatch.table();
-  if (table != nullptr) *table = filled;
-  if (filled.num_physical == 0 && filled.num_respelled == 0) return dispatched;
+  DispatchTree tree(registries, outputs);
+  if (tree.extended().empty()) return dispatched;
+  PhysicalOutShardings made;
+  nb::list shardings =
+      DispatchedShardings(tree, fastpath_data, &made.num_physical);
+  made.num_respelled = SpellLikeArguments(registries, outputs, tree, shardings,
+                                          args, global_cache_key);
+  made.shardings = shardings;
+  if (table != nullptr) *table = made;
+  if (made.num_physical == 0 && made.num_respelled == 0) return dispatched;
 
   nb::list result(dispatched);
-  result[0] = dispatch.outputs();
-  result[1] = fastpath_data.attr("_replace")(nb::arg("out_shardings") =
-                                                 filled.shardings);
+  if (made.num_respelled > 0) {
+    result[0] = tree.treedef().attr("unflatten")(tree.bases());
+  }
+  result[1] =
+      fastpath_data.attr("_replace")(nb::arg("out_shardings") = shardings);
   return nb::tuple(result);
 }
 

@@ -167,6 +167,27 @@ old = dispatched[0]['k'].bases[0]
   EXPECT_TRUE(scope_.Is("(num_physical, num_respelled) == (1, 1)"));
 }
 
+TEST_F(PhysicalOutShardingsTest, RewrapsCommittedArraysWhereTheReleaseCan) {
+  Apply_(R"(
+calls = []
+def rewrap(self, aval, sharding):
+  calls.append((self, aval, sharding))
+  return ArrayImpl(aval, sharding, self.buffers, True)
+ArrayImpl._rewrap_with_aval_and_sharding = rewrap
+args = (key(named(None)), key(named(None)))
+dispatched = dispatch([key(named(None, None)), key(named(None, None))],
+                      [named(), named()])
+committed, uncommitted = (k.bases[0] for k in dispatched[0])
+uncommitted._committed = False
+)");
+  scope_.Run("del ArrayImpl._rewrap_with_aval_and_sharding");
+  EXPECT_TRUE(scope_.Is("calls == [(committed, committed.aval, table[0])]"));
+  EXPECT_TRUE(
+      scope_.Is("[k.bases[0]._committed for k in result[0]] == "
+                "[True, False]"));
+  EXPECT_TRUE(scope_.Is("[k.bases[0].sharding for k in result[0]] == table"));
+}
+
 TEST_F(PhysicalOutShardingsTest, DonatedArgumentIsNotReadButForItsSharding) {
   Apply_(R"(
 args = (key(named(None)),)
