@@ -118,6 +118,15 @@ nb::object ApplyRule(const CacheMissObject& self, nb::object dispatched,
   return dispatched;
 }
 
+// Whether the garbage collector has taken the object apart, which only another
+// object that it is taking apart can see. Sets the Python exception.
+bool IsCleared(PyObject* self) {
+  if (AsCacheMiss(self)->cache_miss != nullptr) return false;
+  PyErr_SetString(PyExc_RuntimeError,
+                  "this jitted function is being garbage collected");
+  return true;
+}
+
 nb::object Dispatch(CacheMissObject& self, PyObject* const* args, size_t nargsf,
                     PyObject* kwnames) {
   DispatchState& state = GetDispatchState();
@@ -133,6 +142,7 @@ nb::object Dispatch(CacheMissObject& self, PyObject* const* args, size_t nargsf,
 
 PyObject* Call(PyObject* self, PyObject* const* args, size_t nargsf,
                PyObject* kwnames) {
+  if (IsCleared(self)) return nullptr;
   if (!IsExplaining()) {
     return Dispatch(*AsCacheMiss(self), args, nargsf, kwnames).release().ptr();
   }
@@ -185,6 +195,7 @@ PyObject* Repr(PyObject* self) {
 // Reads as `operator.getitem((cache_miss,), 0)`: the wrapped function itself,
 // by the means of the standard library alone.
 PyObject* Reduce(PyObject* self, PyObject*) {
+  if (IsCleared(self)) return nullptr;
   nb::object operator_module = nb::steal(PyImport_ImportModule("operator"));
   if (!operator_module) return nullptr;
   nb::object getitem =

@@ -218,6 +218,21 @@ result = wrap(lambda: returned)()
   EXPECT_TRUE(scope_.Is("result is returned"));
 }
 
+TEST_F(CacheMissTest, KeyboardInterruptInTheLoggerIsRaised) {
+  scope_.Run(R"(
+def interrupt(record):
+  raise KeyboardInterrupt
+records.emit = interrupt
+returned = dispatch(key(physical), [])
+try:
+  wrap(lambda: returned)()
+  raised = False
+except KeyboardInterrupt:
+  raised = True
+)");
+  EXPECT_TRUE(scope_.Is("raised"));
+}
+
 TEST_F(CacheMissTest, KeyboardInterruptInTheRuleIsRaised) {
   EXPECT_EQ(CountsOf(R"(
 registry = PyTreeRegistry()

@@ -49,6 +49,7 @@ class PhysicalOutShardingsTest : public testing::Test {
     scope_.Set("apply", nb::cpp_function(&Apply));
     scope_.Run(R"(
 mesh, other_mesh = Mesh(), Mesh()
+explicit_mesh = Mesh(explicit_axes=("a", "b", "one"))
 def named(*partitions, **kwargs):
   return NamedSharding(mesh, P(*partitions), **kwargs)
 args, global_cache_key, registry = (), NOTHING_ASKED, dispatch_registry
@@ -267,6 +268,13 @@ INSTANTIATE_TEST_SUITE_P(
         Spelling{"Long", "named('a', None)", "named('a')", "", true},
         Spelling{"TupleOfOne", "named(('a',))", "named('a')", "", true},
         Spelling{"EmptyTuple", "named((), 'a')", "named(None, 'a')", "", true},
+        Spelling{"AxisOfSizeOne", "named('one', 'a')", "named(None, 'a')", "",
+                 true},
+        Spelling{"AxisOfSizeOneAmongOthers", "named(('a', 'one'))",
+                 "named('a', 'one')", "", true},
+        Spelling{"ExplicitAxisOfSizeOne",
+                 "NamedSharding(explicit_mesh, P('one'))",
+                 "NamedSharding(explicit_mesh, P(None))", "", false},
         Spelling{"OtherAxis", "named('b')", "named('a', None)", "", false},
         Spelling{"OtherDimension", "named(None, 'a')", "named('a')", "", false},
         Spelling{"OtherOrder", "named(('b', 'a'))", "named(('a', 'b'))", "",

@@ -101,16 +101,16 @@ nb::object WrapCacheMiss(absl::Span<PyObject*> args, Py_ssize_t num_positional,
 PyObject* Pjit(PyObject* stock, PyObject* const* args, Py_ssize_t nargs,
                PyObject* kwnames) {
   Py_ssize_t num_keyword = kwnames == nullptr ? 0 : PyTuple_GET_SIZE(kwnames);
-  absl::InlinedVector<PyObject*, kNumParameters> passed(
-      args, args + nargs + num_keyword);
-  nb::object wrapped;
   try {
-    wrapped = WrapCacheMiss(absl::MakeSpan(passed), nargs, kwnames);
+    absl::InlinedVector<PyObject*, kNumParameters> passed(
+        args, args + nargs + num_keyword);
+    nb::object wrapped = WrapCacheMiss(absl::MakeSpan(passed), nargs, kwnames);
+    return PyObject_Vectorcall(stock, passed.data(), nargs, kwnames);
   } catch (...) {
     SetPythonError();
-    if (!StepAside(kWrap)) return nullptr;
   }
-  return PyObject_Vectorcall(stock, passed.data(), nargs, kwnames);
+  if (!StepAside(kWrap)) return nullptr;
+  return PyObject_Vectorcall(stock, args, nargs, kwnames);
 }
 
 PyMethodDef pjit_def = {

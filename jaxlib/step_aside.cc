@@ -21,7 +21,6 @@ limitations under the License.
 #include <cstring>
 #include <exception>
 #include <new>
-#include <string>
 
 #include "nanobind/nanobind.h"
 
@@ -32,31 +31,42 @@ namespace nb = nanobind;
 
 // The first line of `str(error)`, or nothing if that raises: an exception of
 // the user's may say anything, at any length.
-std::string Summary(nb::handle error) {
+nb::object Summary(nb::handle error) {
   constexpr Py_ssize_t kMaxLength = 200;
   nb::object text = nb::steal(PyObject_Str(error.ptr()));
   if (text) text = nb::steal(PyUnicode_Substring(text.ptr(), 0, kMaxLength));
-  const char* utf8 = text ? PyUnicode_AsUTF8(text.ptr()) : nullptr;
-  if (utf8 == nullptr) {
-    PyErr_Clear();
-    return "";
+  nb::object lines =
+      text ? nb::steal(PyUnicode_Splitlines(text.ptr(), /*keepends=*/0))
+           : nb::object();
+  if (lines && PyList_GET_SIZE(lines.ptr()) > 0) {
+    return nb::borrow(PyList_GET_ITEM(lines.ptr(), 0));
   }
-  std::string line(utf8);
-  return line.substr(0, line.find('\n'));
+  PyErr_Clear();
+  return nb::steal(PyUnicode_FromString(""));
 }
 
-void Warn(const char* what, nb::handle error) {
+// Returns false, with the exception set, if the logger raised what is no
+// `Exception`.
+bool Warn(const char* what, nb::handle error) {
+  nb::object summary = Summary(error);
   nb::object logging = nb::steal(PyImport_ImportModule("logging"));
-  if (!logging) return;
-  nb::object logger = nb::steal(
-      PyObject_CallMethod(logging.ptr(), "getLogger", "s", "jaxlib.pjit"));
-  if (!logger) return;
-  Py_XDECREF(PyObject_CallMethod(
-      logger.ptr(), "warning", "sssss",
-      "Could not %s (%s: %s); doing as stock jaxlib does. This is said once; "
-      "set %s to raise the error instead.",
-      what, Py_TYPE(error.ptr())->tp_name, Summary(error).c_str(),
-      "JAXLIB_PJIT_STRICT=1"));
+  nb::object logger = logging
+                          ? nb::steal(PyObject_CallMethod(
+                                logging.ptr(), "getLogger", "s", "jaxlib.pjit"))
+                          : nb::object();
+  nb::object logged =
+      logger && summary
+          ? nb::steal(PyObject_CallMethod(
+                logger.ptr(), "warning", "sssOs",
+                "Could not %s (%s: %s); doing as stock jaxlib does. This is "
+                "said once; set %s to raise the error instead.",
+                what, Py_TYPE(error.ptr())->tp_name, summary.ptr(),
+                "JAXLIB_PJIT_STRICT=1"))
+          : nb::object();
+  if (logged) return true;
+  if (!PyErr_ExceptionMatches(PyExc_Exception)) return false;
+  PyErr_Clear();
+  return true;
 }
 
 }  // namespace
@@ -75,14 +85,11 @@ bool StepAside(const char* what) {
   PyObject *type, *error, *traceback;
   PyErr_Fetch(&type, &error, &traceback);
   PyErr_NormalizeException(&type, &error, &traceback);
-  if (!state.warned.exchange(true)) {
-    Warn(what, error);
-    PyErr_Clear();
-  }
+  bool aside = state.warned.exchange(true) || Warn(what, error);
   Py_XDECREF(type);
   Py_XDECREF(error);
   Py_XDECREF(traceback);
-  return true;
+  return aside;
 }
 
 void SetPythonError() {
