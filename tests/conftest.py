@@ -6,8 +6,19 @@ import os
 import sys
 from pathlib import Path
 
+import pytest
+
 # Last, so that no module there hides one of the tests' or of an installed package.
 sys.path.append(str(Path(__file__).parent.parent / "build"))
 
 # Read when jaxlib is imported. An error that is only warned of would look like stock.
 os.environ.setdefault("JAXLIB_PJIT_STRICT", "1")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--jax-source",
+        type=Path,
+        metavar="DIR",
+        help="a git checkout of jax with its tags, to try the port on",
+    )

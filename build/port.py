@@ -1,0 +1,182 @@
+"""`build.py port`: puts the fix into a checkout of jax, whose own build then makes jaxlib with it.
+
+Standard library only.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import port_anchors
+from port_anchors import Edit
+from refusal import Refusal, refusing_os_errors
+
+Texts = Mapping[str, "str | None"]  # a file's path in the checkout and its text; None: no file
+
+
+def port(source: Path, *, check: bool = False, revert: bool = False, force: bool = False) -> None:
+    """Makes or undoes the change in a checkout, or shows what it would change.
+
+    Raises:
+      Refusal: it is no clean checkout of a jax that has the known layout. Nothing is changed then.
+    """
+    _require_jax(source)
+    before = _texts(source)
+    after = _reverted(before, force) if revert else _ported(before, force)
+    changes = {name: text for name, text in after.items() if text != before[name]}
+    if not changes:
+        print(f"{source}: the port {'is not there' if revert else 'is there already'}")
+        return
+    if check:
+        print(
+            "".join(_difference(name, before[name], after[name]) for name in sorted(changes)),
+            end="",
+        )
+        return
+    if not (force or revert):
+        _require_clean(source)
+    _write(source, changes)
+    for name in sorted(changes):
+        print(f"{_verb(before[name], after[name])} {name}")
+
+
+def _verb(before: str | None, after: str | None) -> str:
+    return "added  " if before is None else "removed" if after is None else "changed"
+
+
+def _git(source: Path, *arguments: str) -> str:
+    try:
+        return subprocess.run(
+            ["git", "-C", str(source), *arguments], capture_output=True, text=True, check=True
+        ).stdout
+    except FileNotFoundError as error:
+        raise Refusal("git is not installed: install it") from error
+    except subprocess.CalledProcessError as error:
+        reason = (error.stderr.strip().splitlines() or ["git failed"])[0]
+        raise Refusal(f"{source}: {reason}; give --jax-source a git checkout of jax") from error
+
+
+def _require_jax(source: Path) -> None:
+    if not source.is_dir():
+        raise Refusal(f"{source}: no such folder; give --jax-source a git checkout of jax")
+    for name in ("jax/version.py", *_edited_files()):
+        if not (source / name).is_file():
+            raise Refusal(f"{source}: has no {name}; give --jax-source a git checkout of jax")
+    top = _git(source, "rev-parse", "--show-toplevel").rstrip("\n")
+    if Path(top) != source.resolve():
+        raise Refusal(f"{source}: is inside the checkout {top}; give --jax-source its own checkout")
+
+
+def _require_clean(source: Path) -> None:
+    changed = _git(source, "status", "--porcelain").splitlines()
+    if changed:
+        raise Refusal(
+            f"{source}: {changed[0][3:]} is not committed; commit or stash it, or give --force"
+        )
+
+
+def _edited_files() -> list[str]:
+    return list(dict.fromkeys(edit.file for edit in port_anchors.edits()))
+
+
+def _texts(source: Path) -> dict[str, str | None]:
+    """What is there now of the files that the port is about."""
+    names = ["jax/version.py", *_edited_files(), *port_anchors.new_files()]
+    with refusing_os_errors(f"read {source}"):
+        return {name: _text(source / name) for name in names}
+
+
+def _text(file: Path) -> str | None:
+    if not file.exists():
+        return None
+    # Neither its line ends nor bytes that are no UTF-8 are this program's to change.
+    with file.open(encoding="utf-8", errors="surrogateescape", newline="") as stream:
+        return stream.read()
+
+
+def _release(version_py: str | None) -> tuple[int, ...]:
+    found = re.search(r'^_version = "(\d+)\.(\d+)', version_py or "", re.MULTILINE)
+    if found is None:
+        raise Refusal("jax/version.py: `_version` is not there: a layout this port does not know")
+    return tuple(int(number) for number in found.groups())
+
+
+def _edited(before: Texts, change: Callable[[Edit, str], str]) -> dict[str, str | None]:
+    after = dict(before)
+    for edit in port_anchors.edits():
+        if not edit.until or _release(before["jax/version.py"]) < edit.until:
+            after[edit.file] = change(edit, after[edit.file] or "")
+    return after
+
+
+def _ported(before: Texts, force: bool) -> dict[str, str | None]:
+    after = _edited(before, port_anchors.apply)
+    for name, text in port_anchors.new_files().items():
+        _require_ours(name, before[name], text, force)
+        after[name] = text
+    return after
+
+
+def _reverted(before: Texts, force: bool) -> dict[str, str | None]:
+    after = _edited(before, port_anchors.undo)
+    for name, text in port_anchors.new_files().items():
+        _require_ours(name, before[name], text, force)
+        after[name] = None
+    return after
+
+
+def _require_ours(name: str, there: str | None, ours: str, force: bool) -> None:
+    if there not in (None, ours) and not force:
+        raise Refusal(f"{name}: is there, and is not ours; move it away, or give --force")
+
+
+def _difference(name: str, before: str | None, after: str | None) -> str:
+    lines = difflib.unified_diff(
+        (before or "").splitlines(keepends=True),
+        (after or "").splitlines(keepends=True),
+        "/dev/null" if before is None else f"a/{name}",
+        "/dev/null" if after is None else f"b/{name}",
+    )
+    return "".join(lines)
+
+
+def _write(source: Path, changes: Texts) -> None:
+    """Writes all of the changes, or, where one cannot be written, none."""
+    staged: dict[Path, Path] = {}
+    made = [source / "jaxlib" / "python_testing"]
+    try:
+        with refusing_os_errors(f"write to {source}"):
+            for name, text in changes.items():
+                if text is not None:
+                    staged[source / name] = _stage(source / name, text)
+            for file, copy in staged.items():
+                copy.replace(file)
+            for name, text in changes.items():
+                if text is None:
+                    (source / name).unlink()
+    finally:
+        for copy in staged.values():
+            copy.unlink(missing_ok=True)
+        for folder in made:
+            if folder.is_dir() and not any(folder.iterdir()):
+                folder.rmdir()
+
+
+def _stage(file: Path, text: str) -> Path:
+    """A copy of what `file` is to be, beside it."""
+    file.parent.mkdir(exist_ok=True)
+    copy = file.with_name(f".{file.name}.port")
+    try:
+        with copy.open("w", encoding="utf-8", errors="surrogateescape", newline="") as stream:
+            stream.write(text)
+        if file.exists():
+            shutil.copymode(file, copy)
+    except BaseException:
+        copy.unlink(missing_ok=True)
+        raise
+    return copy

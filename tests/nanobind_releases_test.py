@@ -1,0 +1,88 @@
+"""The two files that go upstream compile with every nanobind from 2.4 on, whoever pins which."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from itertools import product
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from paths import ROOT, STATE
+
+RELEASES = (
+    "2.4.0", "2.5.0", "2.6.1", "2.7.0", "2.8.0", "2.9.0", "2.9.1", "2.9.2", "2.10.1", "2.10.2",
+    "2.11.0", "2.12.0", "2.13.0", "2.14.0", "2.15.0", "3.0.1", "3.1.0",
+)  # fmt: skip
+COMPILERS = ("g++", "clang++")
+STANDARDS = ("c++17", "c++20")
+SOURCE = "jaxlib/physical_out_shardings.cc"
+JOBS = 2
+
+
+class Build(NamedTuple):
+    """One way to compile the source."""
+
+    release: str
+    compiler: str
+    standard: str
+
+
+BUILDS = [Build(*parts) for parts in product(RELEASES, COMPILERS, STANDARDS)]
+
+
+def nanobind(release: str) -> Path:
+    """A release as pip installs it, kept from one run to the next."""
+    folder = STATE / "nanobind" / release
+    if not folder.is_dir():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
+            whole = Path(temporary) / "whole"
+            options = ["--no-deps", "--no-compile", "--quiet", "--target", str(whole)]
+            command = [sys.executable, "-m", "pip", "install", *options, f"nanobind=={release}"]
+            subprocess.run(command, check=True)
+            whole.rename(folder)
+    return folder / "nanobind"
+
+
+def errors(build: Build) -> str:
+    """What the compiler says against the source."""
+    warnings = ["-Wall", "-Wextra", "-Werror"]
+    as_our_build_does = ["-fexceptions", "-fno-strict-aliasing", "-fvisibility=hidden"]
+    headers = [nanobind(build.release) / "include", sysconfig.get_path("include")]
+    command = [
+        build.compiler,
+        f"-std={build.standard}",
+        "-fsyntax-only",
+        *warnings,
+        *as_our_build_does,
+        f"-I{ROOT}",
+        *(part for header in headers for part in ("-isystem", str(header))),
+        str(ROOT / SOURCE),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.stderr if done.returncode else ""
+
+
+@pytest.fixture(scope="module")
+def found() -> Mapping[Build, str]:
+    """The errors of each build that this machine has a compiler for."""
+    builds = [build for build in BUILDS if shutil.which(build.compiler)]
+    with ThreadPoolExecutor(JOBS) as pool:
+        list(pool.map(nanobind, RELEASES))
+        return dict(zip(builds, pool.map(errors, builds)))
+
+
+@pytest.mark.parametrize("build", BUILDS, ids="-".join)
+def test_the_source_compiles_without_a_warning(build: Build, found: Mapping[Build, str]) -> None:
+    if build not in found:
+        pytest.skip(f"{build.compiler} is not installed")
+
+    assert found[build] == ""
