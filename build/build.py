@@ -29,26 +29,48 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     test = commands.add_parser("test", help="run the C++ and the Python tests")
     wheel = commands.add_parser("wheel", help="make our wheel of a stock jaxlib wheel")
     overlay = commands.add_parser("overlay", help="make a PYTHONPATH folder for an installed one")
-    for command in (demo, test, wheel, overlay):
+    conformance = commands.add_parser("conformance", help="run JAX's own tests on stock and ours")
+    bench = commands.add_parser("bench", help="measure stock, ours, JAX's fix and the workaround")
+    for command in (demo, test, wheel, overlay, conformance, bench):
         command.add_argument(
             "--python", default=sys.executable, help="the Python to build for (this one)"
         )
-    for command in (demo, test):
+    source, which = wheel.add_mutually_exclusive_group(), test.add_mutually_exclusive_group()
+    for command in (demo, which, source, conformance, bench):
         command.add_argument("--jaxlib", default=JAXLIB, metavar="VERSION", help=f"({JAXLIB})")
-    source = wheel.add_mutually_exclusive_group()
-    source.add_argument("--jaxlib", default=JAXLIB, metavar="VERSION", help=f"({JAXLIB})")
+    which.add_argument(
+        "--releases",
+        metavar="VERSION,...",
+        help="several, and a table of the results: versions, newest, or all",
+    )
     source.add_argument("--wheel", type=Path, metavar="FILE", help="a wheel that is here already")
-    for command in (demo, test, wheel):
+    for command in (demo, test, wheel, conformance):
         command.add_argument(
             "--out", type=Path, default=ROOT / "dist", metavar="DIR", help="(dist)"
         )
     overlay.add_argument("--site-packages", type=Path, required=True, metavar="DIR")
     overlay.add_argument("--out", type=Path, required=True, metavar="DIR")
+    conformance.add_argument("--jax-source", type=Path, required=True, metavar="DIR")
+    conformance.add_argument("--tests", metavar="NAME,...", help="which test files (those of docs)")
+    bench.add_argument("--platform", choices=("cpu", "gpu"), default="cpu", help="(cpu)")
+    bench.add_argument("--devices", type=int, metavar="N", help="(2 of the CPU, all GPUs)")
+    bench.add_argument("--quick", action="store_true", help="fewer sizes and samples")
+    bench.add_argument("--check", action="store_true", help="fail where an entry is one too many")
+    bench.add_argument("--out", type=Path, default=ROOT / "dist" / "benchmarks", metavar="DIR")
+    bench.add_argument(
+        "--compare", nargs=2, type=Path, metavar="JSON", help="two results side by side instead"
+    )
     test.add_argument("pytest", nargs="*", metavar="-- PYTEST ARGUMENT", default=[])
+    port = commands.add_parser("port", help="put the fix into a git checkout of jax")
+    port.add_argument("--jax-source", type=Path, required=True, metavar="DIR")
+    instead = port.add_mutually_exclusive_group()
+    instead.add_argument("--check", action="store_true", help="print the diff, and write nothing")
+    instead.add_argument("--revert", action="store_true", help="take the fix out again")
+    port.add_argument("--force", action="store_true", help="also over uncommitted changes")
     return parser.parse_args(arguments)
 
 
-def bootstrap(python: Interpreter) -> None:
+def bootstrap(python: Interpreter, *, to_bench: bool = False) -> None:
     """Installs what is missing, and goes on in the environment that has the pinned packages.
 
     Raises:
@@ -57,7 +79,7 @@ def bootstrap(python: Interpreter) -> None:
     if Path(sys.prefix) == TOOLS:
         return
     this = examine(sys.executable)
-    names = system_packages.missing([this, python])
+    names = system_packages.missing([this, python], to_bench=to_bench)
     if names:
         system_packages.install(names)
     if not environments.is_made(TOOLS, this, [TOOL_REQUIREMENTS]):
@@ -78,6 +100,31 @@ def run(options: argparse.Namespace, python: Interpreter) -> int:
         from demo import demo
 
         return demo(options.jaxlib, python, options.out)
+    if options.command == "bench" and options.compare:
+        from bench_compare import compare
+
+        return compare(*options.compare)
+    if options.command == "bench":
+        from bench import bench
+
+        return bench(
+            options.jaxlib,
+            python,
+            options.out,
+            platform=options.platform,
+            devices=options.devices,
+            quick=options.quick,
+            check=options.check,
+        )
+    if options.command == "conformance":
+        from conformance import NAMES, conformance
+
+        names = options.tests.split(",") if options.tests else NAMES
+        return conformance(options.jax_source, options.jaxlib, names, python, options.out)
+    if options.command == "test" and options.releases:
+        from releases import test_releases
+
+        return test_releases(options.releases.split(","), python, options.out, options.pytest)
     if options.command == "test":
         from testing import test
 
@@ -95,8 +142,18 @@ def main(arguments: list[str]) -> int:
     """Runs the command line and returns the exit status."""
     options = parse(arguments)
     try:
+        if options.command == "port":
+            from port import port
+
+            port(
+                options.jax_source,
+                check=options.check,
+                revert=options.revert,
+                force=options.force,
+            )
+            return 0
         python = examine(options.python)
-        bootstrap(python)
+        bootstrap(python, to_bench=options.command == "bench" and not options.compare)
         return run(options, python)
     except Refusal as refusal:
         print(f"build.py: {refusal}", file=sys.stderr)

@@ -10,12 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
 import products
 from paths import REPRODUCTION
-from progress import Step, steps
+from progress import Step, results, steps
 from pythons import Interpreter, clean_environment
 from refusal import Refusal
 
@@ -36,7 +35,6 @@ _COLUMNS = (
     "slow call,\nours",
 )
 _LEGEND = "slow call: the slowest call after the first / a steady call, in milliseconds"
-_WIDTH = 160  # where there is no terminal to ask
 
 
 def demo(version: str, python: Interpreter, out: Path) -> int:
@@ -80,9 +78,7 @@ def _key(row: dict) -> tuple[int, str, str]:
 
 def show(stock: dict, ours: dict) -> None:
     """Prints the rows of two reports of the reproduction's, stock's beside ours."""
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=_WIDTH)
+    console = results()
     rows_of_stock = {_key(row): row for row in stock["rows"]}
     versions = f"jax {ours['jax']}, jaxlib {ours['jaxlib']}"
     for section, title in _TITLES.items():

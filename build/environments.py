@@ -35,7 +35,7 @@ def environment(directory: Path, python: Interpreter, requirements: Sequence[str
     Raises:
       Refusal: pip could not install them, or the folder cannot be written.
     """
-    with refusing_os_errors(f"make the virtual environment {directory}"), _locked(directory):
+    with refusing_os_errors(f"make the virtual environment {directory}"), locked(directory):
         inside = directory / "bin" / "python"
         if is_made(directory, python, requirements):
             return inside
@@ -52,6 +52,16 @@ def is_made(directory: Path, python: Interpreter, requirements: Sequence[str | P
     stamp = directory / _STAMP
     is_there = stamp.is_file() and (directory / "bin" / "python").exists()
     return is_there and stamp.read_text() == _digest(python, requirements)
+
+
+def delete(directory: Path) -> None:
+    """Deletes a virtual environment.
+
+    Raises:
+      Refusal: the folder cannot be deleted.
+    """
+    with refusing_os_errors(f"delete {directory}"), locked(directory):
+        shutil.rmtree(directory)
 
 
 def pip(python: Path, arguments: Sequence[str], log_name: str) -> None:
@@ -104,7 +114,7 @@ def _digest(python: Interpreter, requirements: Sequence[str | Path]) -> str:
 
 
 @contextmanager
-def _locked(directory: Path) -> Iterator[None]:
+def locked(directory: Path) -> Iterator[None]:
     """Holds off another run of build.py that wants the same folder."""
     directory.parent.mkdir(parents=True, exist_ok=True)
     with directory.with_name(directory.name + ".lock").open("w") as lock:

@@ -16,4 +16,8 @@ EXTENSIONS = STATE / "extensions"
 
 TOOL_REQUIREMENTS = ROOT / "build" / "requirements.txt"
 TEST_REQUIREMENTS = ROOT / "tests" / "requirements.txt"
+CONFORMANCE_REQUIREMENTS = ROOT / "build" / "conformance-requirements.txt"
+ALLOWED_DIFFERENCES = ROOT / "docs" / "conformance.md"
 REPRODUCTION = ROOT / "tests" / "reproduction.py"
+BENCH_REQUIREMENTS = ROOT / "build" / "bench-requirements.txt"
+BENCHMARKS = ROOT / "benchmarks"

@@ -45,7 +45,7 @@ def jax_environment(
     kind: str,
     jaxlib: Path,
     python: Interpreter,
-    more: Sequence[Path] = (),
+    more: Sequence[str | Path] = (),
 ) -> Path:
     """The Python of an environment with a jaxlib wheel, the jax that goes with it, and more."""
     version = stock_wheel.version_of(jaxlib).public

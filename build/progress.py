@@ -14,6 +14,14 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 Report = Callable[[float], None]  # takes the part that is done, 0 to 1
 Step = Callable[[str], AbstractContextManager[Report]]
 
+_WIDTH = 160  # where there is no terminal to ask
+
+
+def results() -> Console:
+    """What to print a table of results with: standard output, wide enough where it is a file."""
+    console = Console()
+    return console if console.is_terminal else Console(width=_WIDTH)
+
 
 def nothing(part: float) -> None:
     """The Report for those who need none."""

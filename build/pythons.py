@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import re
 import shutil
 import subprocess
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from refusal import Refusal
 
 OLDEST = (3, 10)
+NEWER = ((3, 14), (3, 13), (3, 12))  # those that the newest jax may want, newest first
 
 _PROBE = """
 import importlib.util, json, os, platform, sys, sysconfig
@@ -90,6 +94,30 @@ def examine(python: str | Path) -> Interpreter:
         has_headers=facts["has_headers"],
         has_ensurepip=facts["has_ensurepip"],
     )
+
+
+def found(versions: Sequence[tuple[int, int]]) -> Iterator[Interpreter]:
+    """Those of these Pythons that are on PATH or pyenv's, and can be built for, in their order."""
+    for version in versions:
+        for candidate in _candidates("{}.{}".format(*version)):
+            # pyenv has a program of every name on PATH, most of which only say so.
+            with contextlib.suppress(Refusal):
+                python = examine(candidate)
+                is_it = python.version == version and not python.free_threaded
+                if is_it and python.has_headers and python.has_ensurepip:
+                    yield python
+                    break
+
+
+def _candidates(version: str) -> list[str]:
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    installed = pyenv.glob(f"{version}.*/bin/python{version}")
+    newest_first = sorted(installed, key=lambda path: _numbers(path.parts[-3]), reverse=True)
+    return [f"python{version}", *map(str, newest_first)]
+
+
+def _numbers(name: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", name)]
 
 
 def _probe(executable: str) -> dict:

@@ -14,7 +14,9 @@ class Refusal(Exception):
     """Bad input or a machine that lacks something: reported in one line, never as a traceback."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(" ".join(message.split()))
+        # A name in it may have been chosen to play tricks on the terminal.
+        shown = (each if each.isprintable() else "\ufffd" for each in " ".join(message.split()))
+        super().__init__("".join(shown))
 
 
 _ADVICE = {

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import csv
+import errno
 import io
+import json
 import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from email.message import Message
-from email.parser import BytesHeaderParser
+from email.parser import HeaderParser
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,6 +36,7 @@ _BROKEN = (
     EOFError,
     KeyError,
     RuntimeError,
+    TypeError,
     ValueError,
 )
 
@@ -53,10 +56,9 @@ def download(version: str, python: Interpreter) -> Path:
     Raises:
       Refusal: that is no version, or pip finds no such wheel.
     """
-    try:
-        wanted = Version(version)
-    except InvalidVersion as error:
-        raise Refusal(f"--jaxlib {version}: is no version; give one such as 0.10.2") from error
+    if not is_version(version):
+        raise Refusal(f"--jaxlib {version}: is no version; give one such as 0.10.2")
+    wanted = Version(version)
     folder = WHEELS / python.abi / str(wanted)
     if not folder.is_dir():
         with refusing_os_errors(f"download to {folder}"):
@@ -69,6 +71,36 @@ def download(version: str, python: Interpreter) -> Path:
                 whole.rename(folder)
     (wheel,) = folder.glob("jaxlib-*.whl")
     return wheel
+
+
+def is_version(text: str) -> bool:
+    """Whether that has the form of a version."""
+    try:
+        Version(text)
+    except InvalidVersion:
+        return False
+    return True
+
+
+def newest(python: Interpreter) -> str | None:
+    """The version of the jaxlib that pip would install with the newest jax, if there is one."""
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "report.json"
+        options = [
+            "--dry-run",
+            "--ignore-installed",
+            "--only-binary=:all:",
+            "--report",
+            str(report),
+        ]
+        try:
+            environments.pip(
+                _with_pip(python), ["install", "jax", *options], f"pip-newest-{python.abi}"
+            )
+        except Refusal:
+            return None
+        packages = [each["metadata"] for each in json.loads(report.read_text())["install"]]
+    return next(each["version"] for each in packages if each["name"] == "jaxlib")
 
 
 def _with_pip(python: Interpreter) -> Path:
@@ -87,10 +119,16 @@ def check(path: Path, python: Interpreter, report: Report = nothing) -> StockWhe
     wheel = _named(path, python)
     with refusing_os_errors(f"read {path}"):
         try:
+            _check_entries(path)
             with WheelFile(path) as file:
                 _check_contents(file, wheel, report)
         except _BROKEN as error:
             raise Refusal(f"{path}: corrupt or truncated ({error}); get it again") from error
+        except OSError as error:
+            # What seeking to a place before the file's start comes to.
+            if error.errno != errno.EINVAL:
+                raise
+            raise Refusal(f"{path}: corrupt or truncated; get it again") from error
     return wheel
 
 
@@ -131,6 +169,21 @@ def _check_tags(path: Path, tags: frozenset[Tag], python: Interpreter) -> None:
             )
 
 
+def _check_entries(path: Path) -> None:
+    """Refuses what pip would not unpack, or would unpack elsewhere."""
+    with zipfile.ZipFile(path) as file:
+        for info in file.infolist():
+            parts = info.filename.removesuffix("/").split("/")
+            if (
+                {"", ".", ".."} & set(parts)
+                or not info.filename.isprintable()
+                or "\\" in info.filename
+            ):
+                raise Refusal(f"{path}: has a file named {info.filename!r}; do not install it")
+            if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                raise Refusal(f"{path}: {info.filename} is packed as in no wheel; get it again")
+
+
 def _ours(path: Path) -> Refusal:
     return Refusal(f"{path}: has our extensions already; install it as it is")
 
@@ -142,6 +195,7 @@ def _check_contents(file: WheelFile, wheel: StockWheel, report: Report) -> None:
     if LIBRARY not in names or JAX not in names:
         raise no_library(str(wheel.path))
     _check_record(file, wheel.path)
+    _check_folders(file, wheel.path)
     _check_metadata(file, wheel)
     _check_own_tags(file, wheel)
     advance = advancing(report, sum(info.file_size for info in file.infolist()))
@@ -154,10 +208,19 @@ def _check_contents(file: WheelFile, wheel: StockWheel, report: Report) -> None:
         check_library(library, f"{wheel.path}: {LIBRARY}")
 
 
+def _check_folders(file: WheelFile, path: Path) -> None:
+    """Refuses a second dist-info folder, which may be the one that ours is to have."""
+    first_parts = {name.partition("/")[0] for name in file.namelist()}
+    more = {name for name in first_parts if name.endswith(".dist-info")} - {file.dist_info_path}
+    if more:
+        raise Refusal(f"{path}: has {min(more)} beside {file.dist_info_path}; get it again")
+
+
 def _check_metadata(file: WheelFile, wheel: StockWheel) -> None:
     metadata = headers(file, "METADATA")
-    name, version = metadata["Name"], metadata["Version"]
-    if name != "jaxlib" or Version(version or "") != wheel.version:
+    names, versions = metadata.get_all("Name", []), metadata.get_all("Version", [])
+    name, version = " ".join(names), " ".join(versions)
+    if name != "jaxlib" or Version(version) != wheel.version:
         raise Refusal(
             f"{wheel.path}: its METADATA says {name} {version}, its name says "
             f"jaxlib {wheel.version}; get it again"
@@ -174,22 +237,25 @@ def _check_own_tags(file: WheelFile, wheel: StockWheel) -> None:
 
 
 def _check_record(file: WheelFile, path: Path) -> None:
-    """Refuses files that RECORD has and the wheel has not, or the wheel has twice.
+    """Refuses files that RECORD has and the wheel has not, that are there twice, and signatures.
 
     The other way round is an error of WheelFile's, like a wrong hash.
     """
     names = [info.filename for info in file.infolist() if not info.is_dir()]
     twice = sorted({name for name in names if names.count(name) > 1})
     gone = sorted(record(file).keys() - set(names))
+    signatures = [name for name in names if name.startswith(f"{file.record_path}.")]
     if gone:
         raise Refusal(f"{path}: lacks {gone[0]}, which its RECORD lists; get it again")
     if twice:
         raise Refusal(f"{path}: has {twice[0]} twice; get it again")
+    if signatures:
+        raise Refusal(f"{path}: is signed ({signatures[0]}), which would not be true of our wheel")
 
 
 def headers(file: WheelFile, name: str) -> Message:
     """The headers of a file in the wheel's dist-info folder."""
-    return BytesHeaderParser().parsebytes(file.read(f"{file.dist_info_path}/{name}"))
+    return HeaderParser().parsestr(file.read(f"{file.dist_info_path}/{name}").decode())
 
 
 def record(file: WheelFile) -> dict[str, list[str]]:

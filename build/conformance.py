@@ -1,0 +1,197 @@
+"""Runs JAX's own test files on a stock jaxlib and on ours, and shows which tests differ.
+
+The files come from a checkout of JAX's that is here already; nothing in it is written to.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from rich import box
+from rich.table import Table
+
+import products
+from paths import ALLOWED_DIFFERENCES, CONFORMANCE_REQUIREMENTS, LOGS
+from progress import Step, results, steps
+from pytest_runs import Outcome, in_parallel, outcomes_of, report_of
+from pythons import Interpreter, clean_environment
+from refusal import Refusal
+
+NAMES = (
+    *("pjit", "api", "random", "pickle", "jax_jit", "aot", "array", "memories", "layout", "core"),
+    *("key_reuse", "multi_device", "pmap", "shard_map", "mutable_array", "custom_api"),
+    *("garbage_collection_guard", "clear_backends", "debug_nans", "x64_context"),
+    *("python_callback", "jaxpr_effects"),
+)
+
+_WHOLE = "(the whole file)"
+_CRASHED = Outcome("crashed", "pytest did not end as it does")
+_ABSENT = Outcome("absent")
+_PACKAGES = """
+import importlib.metadata, json
+print(json.dumps({d.name: d.version for d in importlib.metadata.distributions()}))
+"""
+
+Outcomes = dict[str, Outcome]  # by the test's name
+
+
+class Side(NamedTuple):
+    """One of the ways that every file is run."""
+
+    name: str
+    python: Path
+    settings: dict[str, str]
+
+
+class Difference(NamedTuple):
+    """A test whose outcome is not the same on every side."""
+
+    test: str
+    outcomes: tuple[Outcome, ...]
+
+
+def conformance(
+    checkout: Path, version: str, names: Sequence[str], python: Interpreter, out: Path
+) -> int:
+    """Runs the files, and returns the exit status: 1 where a test differs that may not.
+
+    Raises:
+      Refusal: the checkout is not what it should be, or something could not be built.
+    """
+    files = test_files(checkout, names)
+    check_version(checkout, version)
+    allowed = allowed_differences(ALLOWED_DIFFERENCES.read_text())
+    with steps() as step:
+        sides = _sides(step, version, python, out)
+        runs = [(file, side) for file in files for side in sides]
+        logs = LOGS / f"conformance-{version}-{python.abi}"
+        outcomes = in_parallel(lambda run: _outcomes(step, checkout, *run, logs), runs)
+    by_file = {
+        file.name: outcomes[len(sides) * index :][: len(sides)] for index, file in enumerate(files)
+    }
+    show([side.name for side in sides], by_file)
+    status = judge([side.name for side in sides], by_file, allowed)
+    print(f"What pytest said: {logs}")
+    return status
+
+
+def test_files(checkout: Path, names: Sequence[str]) -> list[Path]:
+    """The files of the tests with these names.
+
+    Raises:
+      Refusal: the checkout has one of them not.
+    """
+    folder = checkout.resolve() / "tests"
+    if not folder.is_dir():
+        raise Refusal(f"{checkout}: has no folder tests; give --jax-source a checkout of JAX")
+    files = [folder / f"{name}_test.py" for name in dict.fromkeys(names)]
+    for file in files:
+        if not file.is_file():
+            raise Refusal(f"{file}: not found; give --tests names of test files there")
+    return files
+
+
+def check_version(checkout: Path, version: str) -> None:
+    """Compares the checkout's own version with jaxlib's; tests are for one release.
+
+    Raises:
+      Refusal: they differ.
+    """
+    file = checkout / "jax" / "version.py"
+    found = file.is_file() and re.search(r'^_version = "(.*)"$', file.read_text(), re.MULTILINE)
+    if found and found[1] != version:
+        raise Refusal(f"{checkout}: is jax {found[1]}; give --jaxlib {found[1]}, or check out")
+
+
+def allowed_differences(document: str) -> set[str]:
+    """The tests that the document's table names, as FILE::CLASS::TEST."""
+    return set(re.findall(r"^\| `([^`|]+_test\.py::[^`|]+)` \|", document, re.MULTILINE))
+
+
+def _sides(step: Step, version: str, python: Interpreter, out: Path) -> list[Side]:
+    source = products.fetched(step, version, python)
+    wheel = products.our_wheel(step, source, python, out)
+    more = [CONFORMANCE_REQUIREMENTS]
+    stock = products.jax_environment(step, "conformance-stock", source, python, more)
+    ours = products.jax_environment(step, "conformance-ours", wheel, python, more)
+    if (here := _packages(stock)) != (there := _packages(ours)):
+        differ = ", ".join(sorted(name for name, _ in here.items() ^ there.items()))
+        raise Refusal(f"the packages in {stock} and {ours} differ: {differ}; delete both")
+    return [
+        Side("stock", stock, {}),
+        Side("ours", ours, {}),
+        Side("ours, strict", ours, {"JAXLIB_PJIT_STRICT": "1"}),
+    ]
+
+
+def _packages(python: Path) -> dict[str, str]:
+    """What is installed there, with its version, but for jaxlib."""
+    command = [str(python), "-c", _PACKAGES]
+    done = subprocess.run(command, env=clean_environment(), stdout=subprocess.PIPE, check=True)
+    return {name: each for name, each in json.loads(done.stdout).items() if name != "jaxlib"}
+
+
+def _outcomes(step: Step, checkout: Path, file: Path, side: Side, logs: Path) -> Outcomes:
+    # With importlib's mode, and a working directory elsewhere, the checkout's folder jax is never
+    # on the path: it would hide the jax that is installed.
+    arguments = [f"--rootdir={checkout.resolve()}", "--import-mode=importlib", str(file)]
+    settings = {"JAX_PLATFORMS": "cpu", "PYTHONDONTWRITEBYTECODE": "1", **side.settings}
+    log = logs / f"{file.stem}-{side.name.replace(', ', '-')}.log"
+    with step(f"{file.name}, {side.name}"), tempfile.TemporaryDirectory() as elsewhere:
+        report = report_of(
+            side.python, arguments, Path(elsewhere), clean_environment() | settings, log
+        )
+    return {_WHOLE: _CRASHED} if report is None else outcomes_of(report)
+
+
+def show(sides: Sequence[str], by_file: dict[str, list[Outcomes]]) -> None:
+    """Prints how many tests passed, failed and were skipped in each file on each side."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in ("passed / failed / skipped", *sides, "differ"):
+        table.add_column(column)
+    for file, outcomes in by_file.items():
+        counts = [_counts(each) for each in outcomes]
+        table.add_row(file, *map(_cell, counts), str(len(differences(file, outcomes))))
+    results().print(table, highlight=False)
+
+
+def _counts(outcomes: Outcomes) -> list[int]:
+    kinds = [outcome.kind for outcome in outcomes.values()]
+    return [kinds.count(kind) for kind in ("passed", "failed", "skipped")]
+
+
+def _cell(counts: Sequence[int]) -> str:
+    return " / ".join(map(str, counts)) if any(counts) else "[red]no report[/red]"
+
+
+def differences(file: str, outcomes: Sequence[Outcomes]) -> list[Difference]:
+    """The tests of a file whose outcome is not the same on every side."""
+    names = dict.fromkeys(name for each in outcomes for name in each)
+    rows = [(name, tuple(each.get(name, _ABSENT) for each in outcomes)) for name in names]
+    return [
+        Difference(f"{file}::{name}", row)
+        for name, row in rows
+        if len({outcome.kind for outcome in row}) > 1
+    ]
+
+
+def judge(sides: Sequence[str], by_file: dict[str, list[Outcomes]], allowed: set[str]) -> int:
+    """Prints every difference, and returns the exit status."""
+    found = [each for file, outcomes in by_file.items() for each in differences(file, outcomes)]
+    forbidden = [each for each in found if each.test not in allowed]
+    for each in found:
+        print(f"{each.test}: differs{'' if each in forbidden else ', as it may'}")
+        for side, outcome in zip(sides, each.outcomes):
+            print(f"  {side}: {outcome.kind}{outcome.reason and ': '}{outcome.reason}")
+    crashed = [file for file, outcomes in by_file.items() if any(_WHOLE in o for o in outcomes)]
+    for file in crashed:
+        print(f"{file}: pytest left no report")
+    run = sum(len(outcomes[0]) for outcomes in by_file.values())
+    print(f"{run} tests, {len(found)} differ, {len(forbidden)} of them may not")
+    return 1 if forbidden or crashed else 0

@@ -1,0 +1,217 @@
+"""Puts load on jitted functions that keys are fed back through, and says what is left after it.
+
+`stress.py threads` calls and makes them in many threads, `stress.py functions` makes and drops very
+many. It runs on a stock jaxlib too, where it does the same work and knows no counters. The exit
+status is 1 where something is wrong; a deadlock ends with the stacks of all threads.
+"""
+
+from __future__ import annotations
+
+import argparse
+import faulthandler
+import gc
+import json
+import resource
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import PartitionSpec as P
+
+from reproduction import base_array, next_key, placed
+
+try:
+    from jaxlib import _pjit
+except ImportError:
+    _pjit = None
+
+THREADS = 16
+CALLS = 3  # of each new function: a slow dispatch, and two hits if the key fed back is no new one
+PATIENCE_S = 300  # for the threads to end, on a slow machine
+FUNCTIONS = 100_000
+CALLED_EVERY = 100  # a call compiles, which takes a thousand times what the rest does
+REPORT_EVERY = 10_000
+FLAT_MIB = 1  # growth per REPORT_EVERY functions, at most, after the first
+MIB = 1 << 20
+
+Say = Callable[[str], None]
+
+
+def side() -> str:
+    """Which jaxlib this is: stock, or ours with the rule on or off."""
+    if _pjit is None:
+        return "stock"
+    return "ours" if _pjit.physical_out_shardings() else "ours, off"
+
+
+def counters() -> dict[str, int]:
+    """The rule's, or none on a stock jaxlib."""
+    return _pjit.counters() if _pjit else {}
+
+
+def new_function() -> Any:
+    """A jitted function that no cache knows: a key goes through it unchanged."""
+    return jax.jit(lambda key: key)
+
+
+class Shared:
+    """What all threads work on: a function that is warm, and one that is new for all at once."""
+
+    def __init__(self) -> None:
+        self.warm = jax.jit(next_key)
+        self.raced = new_function()
+        self.raced_functions = 1
+        self._lock = threading.Lock()
+
+    def replace_raced(self) -> None:
+        with self._lock:
+            self.raced = new_function()
+            self.raced_functions += 1
+
+
+def work(shared: Shared, key: jax.Array, index: int, until: float) -> dict[str, int]:
+    """One thread's part; returns how many calls and functions it made, and of these the wrong."""
+    done = {"calls": 0, "functions": 0, "wrong entries": 0, "wrong values": 0}
+    expected = np.asarray(base_array(key))
+    mine = key
+    while time.monotonic() < until:
+        mine = shared.warm(mine)
+        raced = shared.raced
+        for f in (raced, new_function()):
+            out = key
+            for _ in range(CALLS):
+                out = f(out)
+            done["wrong values"] += not np.array_equal(np.asarray(base_array(out)), expected)
+        done["functions"] += 1
+        done["wrong entries"] += f._cache_size() != 1
+        done["calls"] += 1 + 2 * CALLS
+        if done["functions"] % THREADS == index:
+            shared.replace_raced()
+    return done
+
+
+def threads(seconds: float, say: Say) -> dict[str, Any]:
+    """Runs the threads, and compares what they did with what the rule counted."""
+    key = placed(2, P())("threefry2x32")
+    shared = Shared()
+    for _ in range(CALLS):
+        shared.warm(key)
+    before = counters()
+    until = time.monotonic() + seconds
+    faulthandler.dump_traceback_later(seconds + PATIENCE_S, exit=True)
+    say(f"{THREADS} threads for {seconds:.0f} s on {side()} jaxlib")
+    with ThreadPoolExecutor(THREADS) as pool:
+        parts = [pool.submit(work, shared, key, index, until) for index in range(THREADS)]
+        done = [part.result() for part in parts]
+    faulthandler.cancel_dump_traceback_later()
+    total = {name: sum(each[name] for each in done) for name in done[0]}
+    counted = {name: count - before[name] for name, count in counters().items()}
+    result = {**total, "raced functions": shared.raced_functions, "counters": counted}
+    return {**result, "ok": adds_up(result)}
+
+
+def adds_up(result: dict[str, Any]) -> bool:
+    """Whether every dispatch was counted once, and none gave a wrong result.
+
+    Each function makes one slow dispatch, a raced one as many as threads came at the same time.
+    """
+    counted, raced = result["counters"], result["raced functions"]
+    if side() != "ours":
+        return not result["wrong values"]
+    slow = counted["slow_dispatches"] - result["functions"]
+    return (
+        not result["wrong values"]
+        and not result["wrong entries"]
+        and not counted["left_to_stock"]
+        and counted["tables"] == counted["slow_dispatches"]
+        and 0 < slow <= raced * THREADS
+    )
+
+
+def resident() -> int:
+    """This process's memory, in bytes."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize()
+
+
+def alive() -> dict[str, int]:
+    """How many jitted functions, and dispatch functions of theirs, there are."""
+    gc.collect()
+    f = new_function()
+    kinds = {"jitted functions": type(f), "dispatch functions": type(f._cache_miss)}
+    if _pjit is None:
+        del kinds["dispatch functions"]  # an ordinary function there, one of very many
+    count = {
+        name: sum(type(each) is kind for each in gc.get_objects()) for name, kind in kinds.items()
+    }
+    return {name: number - 1 for name, number in count.items()}
+
+
+def make_and_drop(count: int, key: jax.Array) -> None:
+    """Makes functions, every second of which holds itself, and calls a few."""
+    for number in range(count):
+        held: list[Any] = []
+        f = jax.jit(lambda key, held=held: key)
+        if number % 2:
+            held.append(f)
+        if number % CALLED_EVERY == 0:
+            f(f(key))
+
+
+def functions(count: int, say: Say) -> dict[str, Any]:
+    """Makes and drops functions, and reports the memory at every REPORT_EVERY."""
+    key = placed(2, P())("threefry2x32")
+    make_and_drop(CALLED_EVERY + 1, key)
+    before, memory = alive(), []
+    for done in range(0, count, REPORT_EVERY):
+        make_and_drop(min(REPORT_EVERY, count - done), key)
+        gc.collect()
+        memory.append(round(resident() / MIB, 1))
+        say(f"{min(done + REPORT_EVERY, count)} functions on {side()} jaxlib: {memory[-1]} MiB")
+    after = alive()
+    growth = (memory[-1] - memory[0]) / max(len(memory) - 1, 1)
+    return {
+        "functions": count,
+        "called": -(-count // CALLED_EVERY),
+        "resident MiB": memory,
+        "growth": round(growth, 2),
+        "alive before": before,
+        "alive after": after,
+        "ok": after == before and growth < FLAT_MIB,
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    programs = parser.add_subparsers(dest="program", required=True)
+    of_threads = programs.add_parser("threads", help=f"{THREADS} threads call and make functions")
+    of_threads.add_argument("--seconds", type=float, default=60)
+    of_functions = programs.add_parser("functions", help="functions are made and dropped")
+    of_functions.add_argument("--count", type=int, default=FUNCTIONS)
+    for each in (of_threads, of_functions):
+        each.add_argument("--json", action="store_true", help="print one JSON object")
+    options = parser.parse_args()
+
+    def say(line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
+
+    if options.program == "threads":
+        result = threads(options.seconds, say)
+    else:
+        result = functions(options.count, say)
+    result = {"program": options.program, "jaxlib": side(), "jax": jax.__version__, **result}
+    if options.json:
+        print(json.dumps(result))
+    else:
+        print("\n".join(f"{name}: {value}" for name, value in result.items()))
+    return 0 if result["ok"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
