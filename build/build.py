@@ -12,11 +12,14 @@ import signal
 import sys
 from pathlib import Path
 
+# Python does so by itself, but not with PYTHONSAFEPATH.
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
 import environments
 import system_packages
 from paths import ROOT, TOOL_REQUIREMENTS, TOOLS
 from pythons import Interpreter, examine
-from refusal import Refusal
+from refusal import Refusal, refusing_os_errors
 
 JAXLIB = "0.10.2"
 
@@ -78,11 +81,15 @@ def bootstrap(python: Interpreter, *, to_bench: bool = False) -> None:
     """
     if Path(sys.prefix) == TOOLS:
         return
+    if " " in str(ROOT):
+        raise Refusal(f"{ROOT}: Bazel cannot build where a path has a space; move the clone")
     this = examine(sys.executable)
     names = system_packages.missing([this, python], to_bench=to_bench)
     if names:
         system_packages.install(names)
-    if not environments.is_made(TOOLS, this, [TOOL_REQUIREMENTS]):
+    with refusing_os_errors(f"read {TOOLS}"):
+        is_made = environments.is_made(TOOLS, this, [TOOL_REQUIREMENTS])
+    if not is_made:
         print(f"Install what build.py runs on into {TOOLS} ...", file=sys.stderr, flush=True)
     tools = environments.environment(TOOLS, this, [TOOL_REQUIREMENTS])
     sys.stdout.flush()
@@ -157,6 +164,9 @@ def main(arguments: list[str]) -> int:
         return run(options, python)
     except Refusal as refusal:
         print(f"build.py: {refusal}", file=sys.stderr)
+        return 1
+    except ModuleNotFoundError as error:
+        print(f"build.py: {TOOLS} lacks {error.name}; delete that folder", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 128 + signal.SIGINT

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import overlay
@@ -31,4 +32,4 @@ def make_overlay(site_packages: Path, python: Interpreter, out: Path) -> None:
     overlay.check(site_packages, out, python)
     with steps() as step:
         overlay.overlay(site_packages, products.compiled(step, python), out)
-    print(f"PYTHONPATH={out.resolve()}")
+    print(f"PYTHONPATH={shlex.quote(str(out.resolve()))}")

@@ -69,4 +69,4 @@ def _defined(elf: ELFFile) -> set[str]:
 
 def no_library(where: str) -> Refusal:
     """What to raise where there is no libjax_common.so."""
-    return Refusal(f"{where}: has no {LIBRARY} to attach to; use jaxlib 0.6 or later")
+    return Refusal(f"{where}: has no {LIBRARY} to attach to; use jaxlib 0.6.1 or later")

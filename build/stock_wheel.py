@@ -6,6 +6,7 @@ import csv
 import errno
 import io
 import json
+import shutil
 import tempfile
 import zipfile
 import zlib
@@ -60,7 +61,8 @@ def download(version: str, python: Interpreter) -> Path:
         raise Refusal(f"--jaxlib {version}: is no version; give one such as 0.10.2")
     wanted = Version(version)
     folder = WHEELS / python.abi / str(wanted)
-    if not folder.is_dir():
+    # Whoever deleted the file, or cut it short, gets it again.
+    if not any(zipfile.is_zipfile(file) for file in folder.glob("jaxlib-*.whl")):
         with refusing_os_errors(f"download to {folder}"):
             folder.parent.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
@@ -68,6 +70,7 @@ def download(version: str, python: Interpreter) -> Path:
                 options = ["--no-deps", "--only-binary=:all:", "--quiet", "--dest", str(whole)]
                 arguments = ["download", f"jaxlib=={wanted}", *options]
                 environments.pip(_with_pip(python), arguments, f"pip-download-{python.abi}")
+                shutil.rmtree(folder, ignore_errors=True)
                 whole.rename(folder)
     (wheel,) = folder.glob("jaxlib-*.whl")
     return wheel

@@ -161,7 +161,7 @@ def replace_in(site: Path, name: str, old: str, new: str) -> None:
     [
         (nothing_installed, "has no jaxlib; give the site-packages"),
         (no_metadata, "has no jaxlib metadata"),
-        (no_library, "use jaxlib 0.6 or later"),
+        (no_library, "use jaxlib 0.6.1 or later"),
         (no_symbol, "has no symbol Wrapped_PyInit__jax"),
         (ours_already, "has our extensions already"),
         (ours_by_its_label, "has our extensions already"),

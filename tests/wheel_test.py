@@ -101,7 +101,7 @@ REFUSALS: dict[str, tuple[Broken, str]] = {
     "nonsense in RECORD": (with_options(said_hash=("jaxlib/version.py", "x")), "corrupt"),
     "listed, not there": (with_options(listed=("jaxlib/gone.py",)), "lacks jaxlib/gone.py"),
     "there, not listed": (with_options(unlisted=("jaxlib/more.py",)), "No hash found"),
-    "before 0.6": (with_options(library=None), "use jaxlib 0.6 or later"),
+    "before 0.6": (with_options(library=None), "use jaxlib 0.6.1 or later"),
     "no symbol": (with_options(library="no seam"), "has no symbol Wrapped_PyInit__jax"),
     "symbol undefined": (with_options(library="undefined"), "has no symbol"),
     "broken library": (with_bad_library, "is no readable shared library"),
