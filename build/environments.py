@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import os
 import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
@@ -78,7 +79,9 @@ def pip(python: Path, arguments: Sequence[str], log_name: str) -> None:
 def _run(command: Sequence[str], what: str, log_name: str) -> None:
     LOGS.mkdir(parents=True, exist_ok=True)
     log = LOGS / f"{log_name}.log"
-    with log.open("wb") as output:
+    # Another run of build.py may be writing a log of that name.
+    part = log.with_suffix(f".{os.getpid()}.part")
+    with part.open("wb") as output:
         done = subprocess.run(
             command,
             env=clean_environment() | {"PYTHONNOUSERSITE": "1"},
@@ -86,8 +89,10 @@ def _run(command: Sequence[str], what: str, log_name: str) -> None:
             stderr=subprocess.STDOUT,
             check=False,
         )
+    last_word = _last_word(part)
+    part.replace(log)
     if done.returncode != 0:
-        raise Refusal(f"{what} failed: {_last_word(log)} (all of it in {log})")
+        raise Refusal(f"{what} failed: {last_word} (all of it in {log})")
 
 
 def _last_word(log: Path) -> str:

@@ -18,8 +18,8 @@ from refusal import Refusal
 _DISTRIBUTION_PREFIX = Path("/usr/bin")
 
 
-def missing(pythons: Iterable[Interpreter]) -> list[str]:
-    """The names of the packages to install, sorted.
+def missing(pythons: Iterable[Interpreter], *, to_bench: bool = False) -> list[str]:
+    """The names of the packages to install, sorted; those of the benchmarks where they are to run.
 
     Raises:
       Refusal: a Python that is not the distribution's lacks its headers or ensurepip, which no
@@ -32,6 +32,8 @@ def missing(pythons: Iterable[Interpreter]) -> list[str]:
             ("g++", shutil.which("g++")),
             ("libabsl-dev", Path("/usr/include/absl").is_dir()),
             ("googletest", Path("/usr/src/googletest").is_dir()),
+            ("libbenchmark-dev", not to_bench or Path("/usr/include/benchmark").is_dir()),
+            ("valgrind", not to_bench or shutil.which("valgrind")),
         )
         if not present
     }

@@ -1,4 +1,5 @@
-"""Abseil and GoogleTest, from Debian's libabsl-dev and googletest.
+"""Abseil, GoogleTest and Google Benchmark, from Debian's libabsl-dev, googletest
+and libbenchmark-dev. The last is looked for only when a target needs it.
 
 The labels are those that upstream uses, so that a BUILD file of ours reads the
 same there. Debian's Abseil libraries are not position independent: only what
@@ -31,8 +32,25 @@ def _abseil_impl(ctx):
 
 _abseil = repository_rule(implementation = _abseil_impl, local = True)
 
+_BENCHMARK_BUILD = """
+cc_library(
+    name = "benchmark",
+    linkopts = ["-lbenchmark"],
+    visibility = ["//visibility:public"],
+)
+"""
+
+def _benchmark_impl(ctx):
+    if not ctx.path("/usr/include/benchmark/benchmark.h").exists:
+        fail("/usr/include/benchmark is missing: install libbenchmark-dev")
+    # The compiler and the linker find the rest by themselves.
+    ctx.file("BUILD", _BENCHMARK_BUILD)
+
+_benchmark = repository_rule(implementation = _benchmark_impl, local = True)
+
 def debian_repositories():
     _abseil(name = "com_google_absl")
+    _benchmark(name = "com_google_benchmark")
     native.new_local_repository(
         name = "com_google_googletest",
         path = "/usr/src/googletest",

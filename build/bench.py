@@ -1,0 +1,142 @@
+"""Measures stock jaxlib, ours, JAX's own fix and the workaround side by side: `build.py bench`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import bench_machine
+import bench_processes
+import bench_samples
+import products
+from bench_compare import SCHEMA
+from bench_plan import FULL, QUICK, Kit, Place
+from bench_workers import ask, last_line, working
+from environments import environment
+from paths import BENCH_REQUIREMENTS, BENCHMARKS, LOGS, ROOT, VENVS
+from progress import Step, steps
+from pythons import Interpreter, clean_environment
+from refusal import Refusal, refusing_os_errors
+from releases import newest_release
+
+_CPU_DEVICES = 2  # as many as it takes to show the bug
+
+
+def bench(
+    version: str,
+    python: Interpreter,
+    out: Path,
+    *,
+    platform: str,
+    devices: int | None,
+    quick: bool,
+    check: bool,
+) -> int:
+    """Runs the benchmark, and returns the exit status: 1 where a check is asked for and fails.
+
+    Raises:
+      Refusal: bad input, or something could not be built or run.
+    """
+    if devices is not None and devices < 1:
+        raise Refusal(f"--devices {devices}: give 1 or more")
+    if platform == "gpu":
+        bench_machine.check_gpus()
+    place = Place(platform, devices or (_CPU_DEVICES if platform == "cpu" else 0))
+    plan = QUICK if quick else FULL
+    with refusing_os_errors(f"write to {out}"):
+        out.mkdir(parents=True, exist_ok=True)
+    with steps() as step:
+        kit = _kit(step, version, python, platform)
+        run = _facts(kit, place, quick)
+        run["samples"] = [
+            *bench_samples.samples(step, kit.pythons, place, plan),
+            *bench_processes.samples(step, kit, python, plan),
+        ]
+        run["machine"]["load_after"] = bench_machine.load()
+        wrong = _report(step, kit, run, out)
+    print((out / "summary.md").read_text())
+    print(f"All of it is in {out}")
+    return _judge(wrong) if check else 0
+
+
+def _kit(step: Step, version: str, python: Interpreter, platform: str) -> Kit:
+    more, kind, notes = [], "", []
+    if platform == "gpu":
+        cuda = bench_machine.cuda_of(python)
+        more, kind = [f"jax[{cuda}]=={version}"], f"-{cuda}"
+    source = products.fetched(step, version, python)
+    wheel = products.our_wheel(step, source, python, ROOT / "dist")
+    pythons = {
+        "stock": products.jax_environment(step, f"stock{kind}", source, python, more),
+        "ours": products.jax_environment(step, f"ours{kind}", wheel, python, more),
+    }
+    try:
+        release = newest_release(step)
+        newest = products.fetched(step, release.version, release.python)
+        more = [each.replace(version, release.version) for each in more]
+        pythons["newest"] = products.jax_environment(
+            step, f"stock{kind}", newest, release.python, more
+        )
+    except Refusal as refusal:
+        notes.append(f"JAX's own fix was not measured: {refusal}")
+    with step("Make the environment that reckons and plots"):
+        reckoner = environment(VENVS / f"bench-{python.abi}", python, [BENCH_REQUIREMENTS])
+    return Kit(source, wheel, pythons, reckoner, notes)
+
+
+def _facts(kit: Kit, place: Place, quick: bool) -> dict:
+    machine = bench_machine.machine() | {"load_before": bench_machine.load()}
+    with working(kit.pythons, place) as workers:
+        versions = {name: ask(worker, "facts") for name, worker in workers.items()}
+    found = versions["stock"]["devices"]
+    if place.devices > found:
+        raise Refusal(f"--devices {place.devices}: this machine has {found}; give fewer")
+    notes = list(kit.notes)
+    if found == 1:
+        notes.append(
+            "One device: logical and physical sharding are the same object there, so the pause and "
+            "its second entry cannot be shown. Take a machine with two, or --platform cpu."
+        )
+    if machine["load_before"] > machine["cores"] / 2:
+        notes.append(
+            f"The machine was busy with other work (load {machine['load_before']}): latencies, "
+            "hits and imports of this run are noise. Entries, counts and processor times hold."
+        )
+    return {
+        "schema": SCHEMA,
+        "commit": bench_machine.commit(),
+        "quick": quick,
+        "machine": machine,
+        "place": place._asdict() | {"found": found},
+        "versions": versions,
+        "notes": notes,
+    }
+
+
+def _report(step: Step, kit: Kit, run: dict, out: Path) -> list[str]:
+    """Has the figures reckoned and drawn, and returns what is wrong with entries and counters."""
+    log = LOGS / "bench-report.log"
+    with step(f"Write to {out}"), refusing_os_errors(f"write to {out}"):
+        results = (out / "results.json").resolve()  # the program runs elsewhere
+        results.write_text(json.dumps(run) + "\n")
+        with log.open("wb") as output:
+            status = subprocess.run(
+                [str(kit.reckoner), str(BENCHMARKS / "report.py"), str(results)],
+                cwd=LOGS,
+                env=clean_environment() | {"MPLBACKEND": "agg"},
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                check=False,
+            ).returncode
+        if status != 0:
+            raise Refusal(f"{results} cannot be reckoned with: {last_line(log)}")
+        return json.loads(results.read_text())["wrong"]
+
+
+def _judge(wrong: list[str]) -> int:
+    for line in wrong:
+        print(f"check: {line}")
+    if not wrong:
+        print("check: entries and counters are as they should be")
+    return 1 if wrong else 0

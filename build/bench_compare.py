@@ -1,0 +1,73 @@
+"""Sets the figures of two runs of the benchmark side by side."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from rich import box
+from rich.table import Table
+
+from progress import results
+from refusal import Refusal
+
+SCHEMA = 1
+_KEY = ("measure", "figure", "case", "n", "variant")
+
+
+def compare(first: Path, second: Path) -> int:
+    """Prints the figures that two files have both, and returns the exit status.
+
+    Raises:
+      Refusal: one of them is not a result of this benchmark, or they have nothing in common.
+    """
+    a, b = read(first), read(second)
+    rows = pairs(a, b)
+    if not rows:
+        raise Refusal(f"{first} and {second}: have no figure in common")
+    table = Table(*_KEY, "unit", "A", "B", "B / A", box=box.SIMPLE_HEAD, pad_edge=False)
+    for row in rows:
+        table.add_row(*row)
+    console = results()
+    for name, run in (("A", a), ("B", b)):
+        machine = run["machine"]
+        console.print(f"{name}: {run['commit']}, {machine['cpu']}", highlight=False, markup=False)
+    console.print(table, highlight=False, markup=False)
+    return 0
+
+
+def read(path: Path) -> dict:
+    """A results.json.
+
+    Raises:
+      Refusal: it is none that this benchmark wrote.
+    """
+    try:
+        run = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise Refusal(f"{path}: cannot be read as JSON; give a results.json of bench") from error
+    is_run = isinstance(run, dict) and run.get("schema") == SCHEMA
+    if not is_run or not isinstance(run.get("figures"), list):
+        raise Refusal(f"{path}: is no results.json of this version of bench; run bench again")
+    return run
+
+
+def pairs(a: dict, b: dict) -> list[list[str]]:
+    """A row of cells for each figure that both have."""
+    others = {_key(figure): figure for figure in b["figures"]}
+    return [
+        _cells(figure, others[_key(figure)]) for figure in a["figures"] if _key(figure) in others
+    ]
+
+
+def _key(figure: dict) -> tuple:
+    return tuple(figure[part] for part in _KEY)
+
+
+def _cells(a: dict, b: dict) -> list[str]:
+    ratio = f"{b['value'] / a['value']:.3f}" if a["value"] else ""
+    return [*(str(part) for part in _key(a)), a["unit"], _spread(a), _spread(b), ratio]
+
+
+def _spread(figure: dict) -> str:
+    return f"{figure['value']:.4g} ({figure['low']:.4g} to {figure['high']:.4g})"

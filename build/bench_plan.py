@@ -1,0 +1,70 @@
+"""What a run has, where it measures, and how much.
+
+Repeats are what interleaves the variants, and what intervals come from.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Place(NamedTuple):
+    """Where to measure: the platform, and how many devices, 0 for all there are."""
+
+    platform: str
+    devices: int
+
+
+class Kit(NamedTuple):
+    """What there is to measure with."""
+
+    stock_wheel: Path
+    our_wheel: Path
+    pythons: dict[str, Path]  # by worker
+    reckoner: Path  # the Python of the environment without jax
+    notes: list[str]
+
+
+class Plan(NamedTuple):
+    """Sizes and repeats."""
+
+    pause_sizes: tuple[int, ...]  # plain leaves
+    pause_repeats: int
+    hit_sizes: tuple[int, ...]
+    hit_processes: int  # how often the workers are started anew: each lies otherwise in memory
+    hit_repeats: int
+    hit_calls: int
+    miss_sizes: tuple[int, ...]  # outputs
+    miss_repeats: int
+    process_repeats: int
+    rule_seconds: float  # of Google Benchmark, a dispatch
+    instruction_sizes: tuple[int, ...]
+
+
+FULL = Plan(
+    pause_sizes=(0, 10, 100, 1000, 3000),
+    pause_repeats=11,
+    hit_sizes=(1, 10, 100, 1000),
+    hit_processes=8,
+    hit_repeats=8,
+    hit_calls=100,
+    miss_sizes=(1, 10, 100, 1000, 10000),
+    miss_repeats=11,
+    process_repeats=11,
+    rule_seconds=0.2,
+    instruction_sizes=(1, 10, 100),
+)
+QUICK = Plan(
+    pause_sizes=(0, 100, 1000),
+    pause_repeats=3,
+    hit_sizes=(1, 100),
+    hit_processes=2,
+    hit_repeats=6,
+    hit_calls=40,
+    miss_sizes=(1, 10, 100, 1000),
+    miss_repeats=3,
+    process_repeats=2,
+    rule_seconds=0.02,
+    instruction_sizes=(10,),
+)

@@ -1,0 +1,101 @@
+"""Measurements 1 to 3: what the workers are asked, and in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from bench_plan import Place, Plan
+from bench_workers import Worker, ask, working
+from progress import Step, advancing
+
+CASES = ("scalar key", "key array, P()", "key array, P('a')")
+KINDS = ("no key", "one key", "all keys", "all keys, respelled")
+
+
+class Variant(NamedTuple):
+    """One of the things that are set side by side."""
+
+    name: str
+    worker: str
+    rule: bool | None = None  # None where the jaxlib has no such switch
+    workaround: bool = False
+
+
+VARIANTS = (
+    Variant("stock", "stock"),
+    Variant("fixed", "ours", rule=True),
+    Variant("fixed, switched off", "ours", rule=False),
+    Variant("JAX's own fix", "newest"),
+    Variant("workaround", "stock", workaround=True),
+)
+
+
+def samples(step: Step, pythons: dict[str, Path], place: Place, plan: Plan) -> Iterator[dict]:
+    """All samples, each with what it is a sample of.
+
+    Raises:
+      Refusal: a worker failed.
+    """
+    variants = [variant for variant in VARIANTS if variant.worker in pythons]
+    with working(pythons, place) as workers, step("Measure the pause") as report:
+        advance = advancing(report, len(CASES) * len(plan.pause_sizes) * plan.pause_repeats)
+        for n in plan.pause_sizes:
+            for case in CASES:
+                for repeat in range(plan.pause_repeats):
+                    yield from _pauses(workers, in_turn(variants, repeat), case, n, repeat)
+                    advance(1)
+    with step("Measure hits") as report:
+        advance = advancing(report, plan.hit_processes * len(plan.hit_sizes) * plan.hit_repeats)
+        for process in range(plan.hit_processes):
+            with working(pythons, place) as workers:
+                for n in plan.hit_sizes:
+                    for repeat in range(plan.hit_repeats):
+                        order = in_turn(variants, repeat + process)
+                        yield from _hits(workers, order, n, process, repeat, plan.hit_calls)
+                        advance(1)
+    with working(pythons, place) as workers, step("Measure slow dispatches") as report:
+        advance = advancing(report, len(KINDS) * len(plan.miss_sizes) * plan.miss_repeats)
+        for kind in KINDS:
+            for n in plan.miss_sizes:
+                for repeat in range(plan.miss_repeats):
+                    yield from _misses(workers, kind, n, repeat)
+                    advance(1)
+
+
+def in_turn(variants: Sequence[Variant], repeat: int) -> list[Variant]:
+    """The variants in another order each time, so that none always follows the same."""
+    start = repeat % len(variants)
+    order = [*variants[start:], *variants[:start]]
+    return order if repeat // len(variants) % 2 == 0 else order[::-1]
+
+
+def _pauses(
+    workers: dict[str, Worker], order: Sequence[Variant], case: str, n: int, repeat: int
+) -> Iterator[dict]:
+    for name, worker, rule, workaround in order:
+        answer = ask(workers[worker], "pause", case=case, n=n, rule=rule, workaround=workaround)
+        yield {"measure": "pause", "case": case, "n": n, "variant": name, "repeat": repeat} | answer
+
+
+def _hits(
+    workers: dict[str, Worker],
+    order: Sequence[Variant],
+    n: int,
+    process: int,
+    repeat: int,
+    calls: int,
+) -> Iterator[dict]:
+    for name, worker, rule, workaround in order:
+        answer = ask(workers[worker], "hit", n=n, calls=calls, rule=rule, workaround=workaround)
+        what = {"measure": "hit", "case": CASES[0], "n": n, "variant": name}
+        yield what | {"process": process, "repeat": repeat} | answer
+
+
+def _misses(workers: dict[str, Worker], kind: str, n: int, repeat: int) -> Iterator[dict]:
+    for name in ("ours", "newest"):
+        if name in workers:
+            answer = ask(workers[name], "miss", kind=kind, n=n)
+            what = {"measure": "miss", "case": kind, "n": n, "variant": name, "repeat": repeat}
+            yield what | answer
