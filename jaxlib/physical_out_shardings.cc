@@ -52,6 +52,15 @@ Flattened Flatten(nb::handle registry, nb::handle tree) {
   return {nb::cast<nb::list>(flattened[0]), nb::object(flattened[1])};
 }
 
+// A module that has been imported, or is now. The import statement itself would
+// cost a small dispatch more than the rest of the rule.
+nb::object Module(const char* name) {
+  nb::object module = nb::steal(PyImport_GetModule(nb::str(name).ptr()));
+  if (module) return module;
+  if (PyErr_Occurred()) nb::raise_python_error();
+  return nb::module_::import_(name);
+}
+
 // What tells an extended leaf from a plain array.
 struct Registries {
   nb::object default_registry;
@@ -59,19 +68,29 @@ struct Registries {
   nb::object array_type;
 
   explicit Registries(nb::handle dispatch_registry)
-      : default_registry(nb::module_::import_("jaxlib._jax.pytree")
-                             .attr("default_registry")()),
+      : default_registry(
+            Module("jaxlib._jax.pytree").attr("default_registry")()),
         dispatch_registry(dispatch_registry),
-        array_type(nb::module_::import_("jaxlib._jax").attr("ArrayImpl")) {}
+        array_type(Module("jaxlib._jax").attr("ArrayImpl")) {}
 
   bool IsArray(nb::handle value) const { return value.type().is(array_type); }
+
+  // Asked once: that an attribute is missing is slow to find out.
+  bool CanRewrap() const {
+    if (!can_rewrap) {
+      can_rewrap = nb::hasattr(array_type, "_rewrap_with_aval_and_sharding");
+    }
+    return *can_rewrap;
+  }
+  mutable std::optional<bool> can_rewrap;
 };
 
 // A leaf of the default registry that is a node of the dispatch registry, and
 // the base arrays under it.
 struct ExtendedLeaf {
-  size_t leaf;        // Where it is among the leaves of the default registry.
-  size_t first_base;  // Where its bases begin among those of dispatch.
+  size_t leaf;         // Where it is among the leaves of the default registry.
+  size_t table_index;  // Where its bases begin among those of dispatch,
+  size_t first_base;   // and among those of `DispatchTree::bases`.
   size_t num_bases;
 };
 
@@ -79,51 +98,71 @@ struct ExtendedLeaf {
 class DispatchTree {
  public:
   DispatchTree(const Registries& registries, nb::handle tree)
-      : leaves_(Flatten(registries.default_registry, tree).leaves) {
+      : flattened_(Flatten(registries.default_registry, tree)) {
     // A tree of nothing but arrays is the common case, and must cost next to
     // nothing.
-    bool is_plain = true;
-    for (nb::handle leaf : leaves_) is_plain &= registries.IsArray(leaf);
-    if (!is_plain) FindExtended(registries, tree);
+    std::vector<size_t> others;
+    for (size_t i = 0; i < num_leaves(); ++i) {
+      if (!registries.IsArray(Leaf(i))) others.push_back(i);
+    }
+    if (!others.empty()) FindExtended(registries, others);
   }
 
-  size_t num_leaves() const { return nb::len(leaves_); }
+  size_t num_leaves() const { return nb::len(flattened_.leaves); }
   const std::vector<ExtendedLeaf>& extended() const { return extended_; }
 
-  // Valid if there is an extended leaf.
-  nb::list& bases() { return flattened_.leaves; }
-  nb::object treedef() const { return flattened_.treedef; }
+  // The base arrays of all leaves that are no arrays. Valid if there is an
+  // extended leaf.
+  nb::list& bases() { return bases_.leaves; }
+
+  // The tree with what `bases` has now.
+  nb::object Rebuilt() {
+    nb::object rebuilt = bases_.treedef.attr("unflatten")(bases_.leaves);
+    for (size_t i = 0; i < others_.size(); ++i) {
+      flattened_.leaves[others_[i]] = rebuilt[i];
+    }
+    return flattened_.treedef.attr("unflatten")(flattened_.leaves);
+  }
 
  private:
-  void FindExtended(const Registries& registries, nb::handle tree) {
-    flattened_ = Flatten(registries.dispatch_registry, tree);
-    // Nearly always each leaf has one base array, or is one.
-    bool one_each = nb::len(flattened_.leaves) == num_leaves();
+  nb::handle Leaf(size_t i) const {
+    return PyList_GET_ITEM(flattened_.leaves.ptr(), i);
+  }
+
+  void FindExtended(const Registries& registries, std::vector<size_t>& others) {
+    nb::list leaves = Made<nb::list>(PyList_New(0));
+    for (size_t leaf : others) leaves.append(Leaf(leaf));
+    bases_ = Flatten(registries.dispatch_registry, leaves);
+    // Nearly always each leaf has one base array.
+    bool one_each = nb::len(bases_.leaves) == others.size();
     size_t base = 0;
-    for (size_t i = 0; i < num_leaves(); ++i) {
-      nb::handle leaf = PyList_GET_ITEM(leaves_.ptr(), i);
+    for (size_t i = 0; i < others.size(); ++i) {
+      nb::handle leaf = Leaf(others[i]);
       size_t num_bases =
-          one_each || registries.IsArray(leaf)
+          one_each
               ? 1
               : nb::len(Flatten(registries.dispatch_registry, leaf).leaves);
-      if (IsExtended(registries, leaf, base, num_bases)) {
-        extended_.push_back({i, base, num_bases});
+      if (AreArrays(registries, base, num_bases)) {
+        extended_.push_back({others[i], others[i] - i + base, base, num_bases});
       }
       base += num_bases;
     }
+    others_ = std::move(others);
   }
 
-  bool IsExtended(const Registries& registries, nb::handle leaf, size_t base,
-                  size_t num_bases) const {
-    if (registries.IsArray(leaf)) return false;
+  bool AreArrays(const Registries& registries, size_t base,
+                 size_t num_bases) const {
     for (size_t i = base; i < base + num_bases; ++i) {
-      if (!registries.IsArray(flattened_.leaves[i])) return false;
+      if (!registries.IsArray(PyList_GET_ITEM(bases_.leaves.ptr(), i))) {
+        return false;
+      }
     }
     return true;
   }
 
-  nb::list leaves_;
   Flattened flattened_;
+  Flattened bases_;
+  std::vector<size_t> others_;
   std::vector<ExtendedLeaf> extended_;
 };
 
@@ -190,7 +229,7 @@ bool SameAttribute(nb::handle a, nb::handle b, const char* name) {
 
 // Whether shardings `a` and `b`, which compare unequal, place an array of rank
 // `ndim` alike and differ in nothing but their spelling.
-bool SpelledDifferently(nb::handle a, nb::handle b, size_t ndim) {
+bool AreSpelledDifferently(nb::handle a, nb::handle b, size_t ndim) {
   if (!a.type().is(b.type())) return false;
   if (nb::hasattr(a, "spec")) {
     // `is_equivalent_to` sees devices only. Explicit axes, logical ids and the
@@ -247,10 +286,23 @@ class ExtendedArguments {
   }
 
  private:
-  static bool PlacedAlike(const BaseArray& a, const BaseArray& b) {
+  bool PlacedAlike(const BaseArray& a, const BaseArray& b) {
     return a.shape.equal(b.shape) && a.dtype.equal(b.dtype) &&
-           (a.sharding.equal(b.sharding) ||
-            SpelledDifferently(a.sharding, b.sharding, nb::len(a.shape)));
+           (a.sharding.equal(b.sharding) || SpelledDifferently(a, b));
+  }
+
+  // As for two shardings. Programs have many keys, but few shardings: mostly
+  // the answer is the one before.
+  bool SpelledDifferently(const BaseArray& a, const BaseArray& b) {
+    size_t ndim = nb::len(a.shape);
+    if (!last_a_ || last_ndim_ != ndim || !a.sharding.equal(last_a_) ||
+        !b.sharding.equal(last_b_)) {
+      last_answer_ = AreSpelledDifferently(a.sharding, b.sharding, ndim);
+      last_a_ = a.sharding;
+      last_b_ = b.sharding;
+      last_ndim_ = ndim;
+    }
+    return last_answer_;
   }
 
   // The candidates without those that repeat an earlier one, which keeps the
@@ -272,6 +324,9 @@ class ExtendedArguments {
 
   std::vector<std::vector<BaseArray>> leaves_;
   std::vector<const BaseArray*> distinct_;
+  nb::object last_a_, last_b_;
+  size_t last_ndim_ = 0;
+  bool last_answer_ = false;
 };
 
 // Which outputs the caller asked a sharding for, by `jit(out_shardings=...)`.
@@ -324,9 +379,8 @@ nb::object Respelled(const Registries& registries, nb::handle array,
   nb::object committed = array.attr("_committed");
   // Newer releases can do it without a Python object for each shard. What it
   // makes is committed.
-  const char* rewrap = "_rewrap_with_aval_and_sharding";
-  if (committed.is(Py_True) && nb::hasattr(array, rewrap)) {
-    return array.attr(rewrap)(aval, sharding);
+  if (committed.is(Py_True) && registries.CanRewrap()) {
+    return array.attr("_rewrap_with_aval_and_sharding")(aval, sharding);
   }
   return registries.array_type(aval, sharding, array.attr("_arrays"), committed,
                                nb::arg("_skip_checks") = true);
@@ -373,8 +427,7 @@ size_t SpellLikeArguments(const Registries& registries, nb::handle tree,
   for (size_t position = 0; position < outputs.extended().size(); ++position) {
     const ExtendedLeaf& output = outputs.extended()[position];
     for (size_t i = 0; i < output.num_bases; ++i) {
-      size_t index = output.first_base + i;
-      nb::object base = outputs.bases()[index];
+      nb::object base = outputs.bases()[output.first_base + i];
       BaseArray array(base);
       nb::handle spelling = arguments.SpellingFor(array, position, i);
       if (!spelling || spelling.equal(array.sharding)) continue;
@@ -383,8 +436,9 @@ size_t SpellLikeArguments(const Registries& registries, nb::handle tree,
                           global_cache_key);
       }
       if ((*asked_for)[output.leaf]) continue;
-      outputs.bases()[index] = Respelled(registries, base, spelling);
-      table[index] = spelling;
+      outputs.bases()[output.first_base + i] =
+          Respelled(registries, base, spelling);
+      table[output.table_index + i] = spelling;
       ++num_respelled;
     }
   }
@@ -420,7 +474,7 @@ nb::object WithPhysicalOutShardings(nb::object dispatched,
 
   nb::list result(dispatched);
   if (made.num_respelled > 0) {
-    result[0] = tree.treedef().attr("unflatten")(tree.bases());
+    result[0] = tree.Rebuilt();
   }
   result[1] =
       fastpath_data.attr("_replace")(nb::arg("out_shardings") = shardings);
