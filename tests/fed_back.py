@@ -13,16 +13,19 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import jax
+import jax.export
 import numpy as np
-from jax.sharding import NamedSharding
+from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+import own_dtypes
 from reproduction import FIVE_ONES, base_array, identity, keys, mesh_of, next_key, placed
 
 IMPLS = ("threefry2x32", "rbg", "unsafe_rbg")
 SCALAR = placed(4, P())
 ARRAY = placed(4, P(), (4,))
 MATRIX = placed(4, P("a"), (4, 4))
+TRACES: list[None] = []  # as long as the functions made by `fresh` were traced often
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,7 @@ def fresh(step: Callable[..., Any], **options: Any) -> Any:
 
     @functools.wraps(step)
     def own(*args: Any, **kwargs: Any) -> Any:
+        TRACES.append(None)
         return step(*args, **kwargs)
 
     return jax.jit(own, **options)
@@ -147,6 +151,133 @@ def step_through_nested_jit(key: jax.Array) -> jax.Array:
     return jax.jit(next_key)(jax.jit(next_key)(key))
 
 
+def bumped(key: jax.Array) -> jax.Array:
+    """Other keys of the same shape, by an operation that compiles fast and moves no data."""
+    return jax.random.wrap_key_data(jax.random.key_data(key) + 1, impl=jax.random.key_impl(key))
+
+
+def in_shard_map(key: jax.Array) -> jax.Array:
+    return jax.shard_map(bumped, mesh=mesh_of(4), in_specs=P("a"), out_specs=P("a"))(key)
+
+
+def in_scan(key: jax.Array) -> jax.Array:
+    return jax.lax.scan(lambda carry, _: (next_key(carry), None), key, None, length=2)[0]
+
+
+def in_while_loop(keys: jax.Array) -> jax.Array:
+    return jax.lax.while_loop(
+        lambda carry: carry[0] < 2, lambda carry: (carry[0] + 1, bumped(carry[1])), (0, keys)
+    )[1]
+
+
+def in_cond(key: jax.Array) -> jax.Array:
+    return jax.lax.cond(jax.random.bits(key) % 2 == 0, next_key, bumped, key)
+
+
+def constrained_to(spec: P) -> Callable[[Any], Any]:
+    """For routes whose output the function itself places."""
+    return lambda first: fresh(
+        lambda key: jax.lax.with_sharding_constraint(bumped(key), placed_as(spec))
+    )
+
+
+def exported(step: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda first: fresh(jax.export.export(jax.jit(step))(first).call)
+
+
+def from_callback(impl: str) -> jax.Array:
+    """A key array that is made shard by shard."""
+    whole = keys(impl, (4, 4))
+    return jax.make_array_from_callback((4, 4), placed_as(P("a")), lambda index: whole[index])
+
+
+def wrapped(spec: P, shape: tuple[int, ...] = ()) -> Callable[[str], jax.Array]:
+    """A maker of keys around raw data that is on the mesh already, spelled as raw data is."""
+    return lambda impl: jax.random.wrap_key_data(
+        jax.device_put(jax.random.key_data(keys(impl, shape)), placed_as(spec)),
+        impl=own_dtypes.impl_of(impl),
+    )
+
+
+def from_another_mesh(impl: str) -> jax.Array:
+    """A key array that was on a mesh of the same devices in another order."""
+    there = Mesh(np.array(jax.devices()[3::-1]).reshape(2, 2), ("a", "b"))
+    key = jax.device_put(keys(impl, (4, 4)), NamedSharding(there, P("a")))
+    return jax.device_put(key, placed_as(P("a")))
+
+
+def beside_constant(first: jax.Array) -> Any:
+    """The first key, which is on the mesh, is a constant of the function too."""
+    return fresh(lambda key: jax.random.fold_in(key, jax.random.bits(first)))
+
+
+def constant_or_bumped(first: jax.Array) -> Any:
+    """A key array that is a constant may be the output."""
+    return fresh(lambda key: jax.numpy.where(jax.random.bits(key[0, 0]) >= 0, first, bumped(key)))
+
+
+def loss(x: jax.Array, key: jax.Array) -> jax.Array:
+    return (x * jax.random.uniform(key, x.shape)).sum()
+
+
+def step_by_grad(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+    x, key = state
+    return x - jax.grad(loss)(x, key), next_key(key)
+
+
+def step_by_jvp(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+    x, key = state
+    return x + jax.jvp(lambda x: loss(x, key), (x,), (x,))[1], next_key(key)
+
+
+def step_by_checkpoint(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+    x, key = state
+    return x - jax.grad(jax.checkpoint(loss))(x, key), next_key(key)
+
+
+def beside_grad(key: jax.Array) -> jax.Array:
+    return jax.grad(lambda x: (x * 2, bumped(key)), has_aux=True)(1.0)[1]
+
+
+class Sampler:
+    """A pytree that holds a key."""
+
+    def __init__(self, key: jax.Array) -> None:
+        self.key = key
+
+    def step(self) -> Sampler:
+        return Sampler(next_key(self.key))
+
+
+jax.tree_util.register_pytree_node(
+    Sampler, lambda sampler: ((sampler.key,), None), lambda _, children: Sampler(*children)
+)
+
+
+@jax.tree_util.register_static
+@dataclass(frozen=True)
+class Times:
+    """A pytree without leaves: all of it is static, though it is no static argument."""
+
+    times: int
+
+    def step(self, key: jax.Array) -> jax.Array:
+        return step_times(self.times, key)
+
+
+def step_static_leafless(times: Times, key: jax.Array) -> jax.Array:
+    return times.step(key)
+
+
+def step_bound(bound: jax.tree_util.Partial) -> jax.tree_util.Partial:
+    """A function with a key bound to it, as an argument and as the output."""
+    return jax.tree_util.Partial(bound.func, next_key(bound.args[0]))
+
+
+def bound_key(impl: str) -> jax.tree_util.Partial:
+    return jax.tree_util.Partial(jax.random.bits, SCALAR(impl))
+
+
 def reversed_rows(matrix: jax.Array) -> jax.Array:
     """Moves keys along the dimension that is on one device: a stale buffer shows in the values."""
     return matrix[:, ::-1]
@@ -187,18 +318,64 @@ ROUTES = (
     Route("out_shardings, another placement", MATRIX, asking_for(reversed_rows, P(None, "a")),
           goal=(1, 2, 2, 2, 2)),
     Route("uncommitted key", keys, jitted(next_key)),
+    Route("in_shardings as it came in", MATRIX,
+          lambda first: fresh(bumped, in_shardings=placed_as(P("a")))),
+    Route("in_shardings, another spelling", MATRIX,
+          lambda first: fresh(bumped, in_shardings=placed_as(P("a", None)))),
+    Route("in_shardings and out_shardings", MATRIX,
+          lambda first: fresh(bumped, in_shardings=placed_as(P("a")),
+                              out_shardings=placed_as(P("a")))),
+    Route("exported, scalar key", SCALAR, exported(next_key)),
+    Route("exported, key array", ARRAY, exported(bumped)),
+    Route("shard_map inside jit", MATRIX, jitted(in_shard_map)),
+    Route("scan", SCALAR, jitted(in_scan)),
+    Route("while_loop", MATRIX, jitted(in_while_loop)),
+    Route("cond", SCALAR, jitted(in_cond)),
+    Route("vmap", MATRIX, jitted(jax.vmap(jax.vmap(lambda key: jax.random.fold_in(key, 1))))),
+    Route("with_sharding_constraint, another spelling", MATRIX, constrained_to(P("a", None))),
+    Route("with_sharding_constraint, another placement", MATRIX, constrained_to(P(None, "a")),
+          goal=(1, 2, 2, 2, 2)),
+    Route("fold_in", SCALAR, jitted(lambda key: jax.random.fold_in(key, 3))),
+    Route("clone", SCALAR, jitted(jax.random.clone)),
+    Route("made by make_array_from_callback", from_callback, jitted(bumped)),
+    Route("wrap_key_data, scalar", wrapped(P()), jitted(next_key)),
+    Route("wrap_key_data, matrix", wrapped(P("a"), (4, 4)), jitted(reversed_rows)),
+    Route("device_put from another mesh", from_another_mesh, jitted(bumped)),
+    Route("beside a constant key", SCALAR, beside_constant),
+    Route("a constant key or the argument", MATRIX, constant_or_bumped),
+    Route("around grad", with_plain, jitted(step_by_grad)),
+    Route("around jvp", with_plain, jitted(step_by_jvp)),
+    Route("around checkpoint", with_plain, jitted(step_by_checkpoint)),
+    Route("inside checkpoint", MATRIX, jitted(jax.checkpoint(bumped))),
+    Route("auxiliary output of grad", MATRIX, jitted(beside_grad)),
+    Route("functools.partial", SCALAR, jitted(functools.partial(step_times, 2))),
+    Route("method of a pytree", lambda impl: Sampler(SCALAR(impl)),
+          jitted(Sampler.step)),
+    Route("bound method of a static pytree", SCALAR, jitted(Times(2).step)),
+    Route("pytree without leaves as a dynamic argument", SCALAR, jitted(step_static_leafless),
+          lambda f, s: f(Times(2), s)),
+    Route("key bound to a function", bound_key, jitted(step_bound)),
 )  # fmt: skip
 
 
-def fed_back(route: Route, impl: str) -> tuple[list[int], Any]:
-    """The cache entries after each call, and the last state."""
+@dataclass(frozen=True)
+class Outcome:
+    """What the calls of a route did."""
+
+    entries: list[int]  # in the function's cache, after each call
+    traces: int
+    state: Any  # what the last call returned
+
+
+def fed_back(route: Route, impl: str) -> Outcome:
     state = route.first(impl)
+    before = len(TRACES)
     f = route.jit(state)
     entries = []
     for _ in route.goal:
         state = route.call(f, state)
         entries.append(route.entries(f))
-    return entries, state
+    return Outcome(entries, len(TRACES) - before, state)
 
 
 def bits(state: Any) -> list[str]:
@@ -213,7 +390,7 @@ def title(route: Route, impl: str) -> str:
 def values() -> dict[str, list[str]]:
     """What each route computes, by its name and the key's implementation."""
     return {
-        title(route, impl): bits(fed_back(route, impl)[1]) for route in ROUTES for impl in IMPLS
+        title(route, impl): bits(fed_back(route, impl).state) for route in ROUTES for impl in IMPLS
     }
 
 

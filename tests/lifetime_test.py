@@ -7,7 +7,9 @@ import os
 os.environ["JAX_PLATFORMS"] = "cpu"
 
 import gc
+import textwrap
 import weakref
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -23,6 +25,43 @@ f, traces = reproduction.counted(reproduction.next_key)
 key = reproduction.SECTION_1[0].make("threefry2x32")
 for _ in range(3):
     key = f(key)
+"""
+# A function that is dropped, one that is kept, and both called on a key that is spelled anew.
+USE_ARRAYS = """
+import fed_back, jax, reproduction
+first = reproduction.SECTION_2[1].make("threefry2x32")
+kept = fed_back.fresh(fed_back.bumped)
+for f in (fed_back.fresh(fed_back.bumped), kept):
+    key = first
+    for _ in range(3):
+        key = f(key)
+assert kept._cache_size() == 1
+"""
+# jax warns of every fork once it has threads, with stock too.
+NO_FORK_WARNING = ["-W", "ignore::RuntimeWarning"]
+# Stock crashes or hangs in the exit of a process that was forked with an XLA client alive: only a
+# process forked before there is one can be asked to exit as usual.
+FORK = """
+import os, sys, jax
+f = jax.jit(lambda key: jax.random.split(key)[0])
+child = os.fork()
+if not child:
+    sys.exit(0)
+_, status = os.waitpid(child, 0)
+assert status == 0, status
+"""
+MULTIPROCESSING = """
+import multiprocessing
+
+def work():
+{use}
+
+if __name__ == "__main__":
+    {before}
+    child = multiprocessing.get_context("{method}").Process(target=work)
+    child.start()
+    child.join()
+    assert child.exitcode == 0, child.exitcode
 """
 ENDINGS = {
     "a module holds the function": "",
@@ -54,6 +93,55 @@ def test_an_uncaught_exception_prints_its_traceback_alone() -> None:
         f'  File "<string>", line {line}, in <module>\n'
         "ValueError: the end\n"
     )
+
+
+def test_nothing_is_printed_by_a_process_that_was_forked_with_functions_alive() -> None:
+    done = interpreters.run([*NO_FORK_WARNING, "-c", FORK])
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def as_worker(method: str, use: str, before: str) -> str:
+    return MULTIPROCESSING.format(use=textwrap.indent(use, "    "), before=before, method=method)
+
+
+MAKE = "import jax; f = jax.jit(lambda key: key)"
+USE_HERE = f"exec({USE_ARRAYS!r})"
+WORKERS = {
+    # A forked process may use jax only where its parent has not begun to.
+    "fork, jax used in the child": as_worker("fork", USE_ARRAYS, MAKE),
+    "fork, jax used in the parent": as_worker("fork", "    pass", USE_HERE),
+    "spawn": as_worker("spawn", USE_ARRAYS, USE_HERE),
+    "forkserver": as_worker("forkserver", USE_ARRAYS, USE_HERE),
+}
+
+
+@pytest.mark.parametrize("program", WORKERS.values(), ids=WORKERS)
+def test_nothing_is_printed_by_the_workers_of_multiprocessing(program: str, tmp_path: Path) -> None:
+    script = tmp_path / "program.py"
+    script.write_text(program)
+
+    done = interpreters.run([*NO_FORK_WARNING, str(script)], devices=4)
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+INTERPRETERS = {
+    "-X dev -W error": (["-X", "dev", "-W", "error"], {}),
+    "PYTHONMALLOC=debug": ([], {"PYTHONMALLOC": "debug"}),
+    "PYTHONHASHSEED=0": ([], {"PYTHONHASHSEED": "0"}),
+    "PYTHONHASHSEED=1": ([], {"PYTHONHASHSEED": "1"}),
+    "PYTHONHASHSEED=4294967295": ([], {"PYTHONHASHSEED": "4294967295"}),
+}
+
+
+@pytest.mark.parametrize(("options", "settings"), INTERPRETERS.values(), ids=INTERPRETERS)
+def test_a_run_is_clean_however_the_interpreter_is_started(
+    options: list[str], settings: dict[str, str]
+) -> None:
+    done = interpreters.run([*options, "-c", USE_ARRAYS], settings=settings, devices=4)
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 FRAMES = """
@@ -138,3 +226,42 @@ def test_dropped_functions_leave_no_dispatch_function_behind() -> None:
         jax.jit(lambda key, shift=shift: next_key(key))(key)
 
     assert wrappers_alive() == before
+
+
+MADE, CALLED_EVERY = 20_000, 200
+
+
+def made_and_dropped(key: jax.Array) -> None:
+    for number in range(MADE):
+        f = jax.jit(lambda key, number=number: jax.lax.rev(key, (0,)))
+        if number % CALLED_EVERY == 0:
+            f(f(key))
+
+
+def test_twenty_thousand_dropped_functions_leave_no_dispatch_function_behind() -> None:
+    key = reproduction.keys("threefry2x32", (4,))
+    before = wrappers_alive()
+
+    made_and_dropped(key)
+
+    assert wrappers_alive() == before
+
+
+def cycle_through_dispatch_function() -> tuple[weakref.ref[Any], ...]:
+    """A jitted function that only its own dispatch function's attributes lead back to."""
+
+    def step(key: jax.Array) -> jax.Array:
+        return jax.lax.rev(key, (0,))
+
+    f = jax.jit(step)
+    f(reproduction.keys("threefry2x32", (4,)))
+    step.dispatch = f._cache_miss
+    return weakref.ref(step), weakref.ref(f), weakref.ref(f._cache_miss)
+
+
+def test_a_cycle_through_the_dispatch_function_is_collected() -> None:
+    references = cycle_through_dispatch_function()
+
+    gc.collect()
+
+    assert [reference() for reference in references] == [None, None, None]

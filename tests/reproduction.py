@@ -161,7 +161,7 @@ SECTION_2 = (
 
 def base_array(x: Any) -> Any:
     """The array under an extended-dtype array, itself for a plain one."""
-    return getattr(x, "_base_array", x)
+    return getattr(x, "_base_array", getattr(x, "_data", x))
 
 
 def spec_of(x: Any) -> str:

@@ -17,7 +17,7 @@ from jaxlib import _pjit
 
 import fed_back
 import interpreters
-from fed_back import Route, Static, placed_as
+from fed_back import Outcome, Route, Static, placed_as
 from reproduction import base_array, identity, spec_of
 
 each_route = pytest.mark.parametrize("route", fed_back.ROUTES, ids=lambda route: route.name)
@@ -38,10 +38,9 @@ def switch() -> Iterator[None]:
 
 
 @functools.cache
-def outcome_of(route: Route, impl: str) -> tuple[list[int], list[str]]:
-    """The cache entries and the bits: two tests read what is run once."""
-    entries, state = fed_back.fed_back(route, impl)
-    return entries, fed_back.bits(state)
+def outcome_of(route: Route, impl: str) -> Outcome:
+    """Three tests read what is run once."""
+    return fed_back.fed_back(route, impl)
 
 
 @each_impl
@@ -49,9 +48,13 @@ def outcome_of(route: Route, impl: str) -> tuple[list[int], list[str]]:
 def test_a_fed_back_output_makes_no_entry_that_its_placement_does_not(
     route: Route, impl: str
 ) -> None:
-    entries, _ = outcome_of(route, impl)
+    assert outcome_of(route, impl).entries == list(route.goal)
 
-    assert entries == list(route.goal)
+
+@each_impl
+@each_route
+def test_a_fed_back_output_is_traced_once(route: Route, impl: str) -> None:
+    assert outcome_of(route, impl).traces == 1
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +68,7 @@ def bits_of_stock() -> dict[str, list[str]]:
 def test_a_fed_back_output_has_the_bits_that_stock_computes(
     route: Route, impl: str, bits_of_stock: dict[str, list[str]]
 ) -> None:
-    _, bits = outcome_of(route, impl)
+    bits = fed_back.bits(outcome_of(route, impl).state)
 
     assert bits == bits_of_stock[fed_back.title(route, impl)]
 
