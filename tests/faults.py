@@ -165,7 +165,7 @@ def with_data(change: Callable[[Any, Any], Any]) -> Report:
 
 
 def with_tuple() -> Report:
-    """Plain outputs beside the key: their entries are read from what is a list in jax's own data."""
+    """Plain outputs beside the key: their entries are read from what jax itself has as a list."""
     plain = jax.device_put(np.ones(4, np.float32), NamedSharding(mesh_of(2), P()))
     with fastpath_data(as_a_tuple_of_shardings):
         return calls_on(fresh(lambda state: (state[0] * 2, bumped(state[1]))), (plain, key_array()))

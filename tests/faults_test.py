@@ -43,7 +43,9 @@ def ours(name: str) -> dict[str, Any]:
 
 
 def stock() -> dict[str, Any]:
-    return report_of(interpreters.stock_python(), *faults.FAULTS, *faults.STEPPING_ASIDE, *faults.ALONE)
+    return report_of(
+        interpreters.stock_python(), *faults.FAULTS, *faults.STEPPING_ASIDE, *faults.ALONE
+    )
 
 
 @every_fault
