@@ -389,7 +389,8 @@ nb::object Respelled(const Registries& registries, nb::handle array,
 // The table of a dispatch with extended outputs, as Python dispatched them.
 nb::list DispatchedShardings(DispatchTree& outputs, nb::handle fastpath_data,
                              size_t* num_physical) {
-  nb::list stock(fastpath_data.attr("out_shardings"));
+  nb::object out_shardings = fastpath_data.attr("out_shardings");
+  nb::list stock(out_shardings);  // Which may be any sequence.
   if (nb::len(stock) != outputs.num_leaves()) {
     throw std::invalid_argument(
         "fastpath_data.out_shardings has another length than the outputs");

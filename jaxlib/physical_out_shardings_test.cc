@@ -129,6 +129,15 @@ dispatched = dispatch(key(named(None)), stock)
   EXPECT_TRUE(scope_.Is("dispatched[1].out_shardings is stock"));
 }
 
+TEST_F(PhysicalOutShardingsTest, StockShardingsMayBeAnySequence) {
+  Apply_(R"(
+stock = (named('a'), named())
+dispatched = dispatch([array(named()), key(named(None))], stock)
+)");
+  EXPECT_TRUE(scope_.Is("table[0] is stock[0]"));
+  EXPECT_TRUE(scope_.Is("table[1] is dispatched[0][1].bases[0].sharding"));
+}
+
 TEST_F(PhysicalOutShardingsTest, EachBaseArrayOfALeafHasAnEntry) {
   Apply_(R"(
 stock = [named('a'), named(), named('b')]

@@ -242,9 +242,8 @@ FAULTS: dict[str, Callable[[], Report]] = {
     "argument deleted after executing": argument_deleted_after_executing,
     "flatten raises": lambda: with_flatten(raise_in_flatten, good=0),
     "no fastpath data": lambda: with_data(lambda data, out_flat: None),
+    "out_shardings in a tuple": with_tuple,
 }
-# The same, in processes of their own.
-ALONE: dict[str, Callable[[], Report]] = {"out_shardings in a tuple": with_tuple}
 # In these the rule fails and steps aside, which is said once a process.
 STEPPING_ASIDE: dict[str, Callable[[], Report]] = {
     "out_shardings one too many": lambda: with_data(one_too_many),
@@ -280,7 +279,7 @@ def left_to_stock() -> int | None:
 def main(*names: str) -> None:
     kept = Kept()
     logging.getLogger("jaxlib.pjit").addHandler(kept)
-    outcomes = {name: (FAULTS | ALONE | STEPPING_ASIDE)[name]() for name in names}
+    outcomes = {name: (FAULTS | STEPPING_ASIDE)[name]() for name in names}
     print(json.dumps({"outcomes": outcomes, "records": kept.records, "left": left_to_stock()}))
 
 
