@@ -19,9 +19,20 @@ extended dtype, and what a dispatch function returns.
 
 from __future__ import annotations
 
+import functools
 import sys
 import types
 from collections import namedtuple
+
+
+# No closures below: CPython 3.12 and 3.13 lose a reference where there is no
+# memory for one, which the tests with a failing allocator would meet.
+def make_none(_):
+  return None
+
+
+def make_dict(keys, children):
+  return dict(zip(keys, children))
 
 
 class PyTreeRegistry:
@@ -36,16 +47,16 @@ class PyTreeRegistry:
   def children(self, tree):
     """The children of a node and what makes one of them, or None for a leaf."""
     if tree is None:
-      return [], lambda _: None
+      return [], make_none
     if isinstance(tree, (list, tuple)):
       return list(tree), type(tree)
     if isinstance(tree, dict):
       keys = sorted(tree)
-      return [tree[key] for key in keys], lambda c: dict(zip(keys, c))
+      return [tree[key] for key in keys], functools.partial(make_dict, keys)
     if type(tree) in self.nodes:
       flatten, unflatten = self.nodes[type(tree)]
       children, aux = flatten(tree)
-      return list(children), lambda c: unflatten(aux, c)
+      return list(children), functools.partial(unflatten, aux)
     return None
 
   def flatten(self, tree):

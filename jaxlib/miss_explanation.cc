@@ -38,10 +38,15 @@ std::atomic<int> explaining_requests{0};
 PyObject* JaxFlag() {
   static std::atomic<PyObject*> flag{nullptr};
   if (PyObject* found = flag.load(std::memory_order_acquire)) return found;
-  nb::dict modules = nb::borrow<nb::dict>(PyImport_GetModuleDict());
-  PyObject* config = PyDict_GetItemString(modules.ptr(), "jax._src.config");
-  if (config == nullptr) return nullptr;
-  PyObject* found = PyObject_GetAttrString(config, "explain_cache_misses");
+  nb::object name = nb::steal(PyUnicode_FromString("jax._src.config"));
+  nb::object config =
+      name ? nb::steal(PyImport_GetModule(name.ptr())) : nb::object();
+  if (!config) {
+    PyErr_Clear();
+    return nullptr;
+  }
+  PyObject* found =
+      PyObject_GetAttrString(config.ptr(), "explain_cache_misses");
   if (found == nullptr) PyErr_Clear();
   flag.store(found, std::memory_order_release);
   return found;
