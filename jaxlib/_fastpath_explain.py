@@ -20,6 +20,7 @@ while explaining is on. Each function's signatures are kept by value, the last
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import inspect
@@ -152,15 +153,18 @@ class _History:
     self.numbers: dict[Any, int] = {}  # of the leaves, by what makes each
     self.leaves: dict[int, Leaf] = {}
     self.next_number = itertools.count()
-    self.paths: dict[int, tuple[str, ...]] = {}
+    self.paths: dict[int, tuple[str, ...]] = {}  # by structure
+    self.texts: dict[int, int] = {}
     self.seen = 0
     self.reasons: set[str] = set()
 
   def number_of(self, key: Any, leaf: Callable[[], Leaf]) -> int:
     number = self.numbers.get(key)
     if number is None:
-      number = self.numbers[key] = next(self.next_number)
-      self.leaves[number] = leaf()
+      made = leaf()
+      with _lock:
+        number = self.numbers.setdefault(key, next(self.next_number))
+        self.leaves.setdefault(number, made)
     return number
 
   def add(self, signature: Signature) -> None:
@@ -177,6 +181,7 @@ class _History:
     """Drops what only signatures that are gone had."""
     structures = {signature.structure for signature in self.signatures}
     self.paths = {s: p for s, p in self.paths.items() if s in structures}
+    self.texts = {s: t for s, t in self.texts.items() if s in structures}
     kept = {number for s in self.signatures for number in s.leaves}
     self.leaves = {n: leaf for n, leaf in self.leaves.items() if n in kept}
     self.numbers = {key: n for key, n in self.numbers.items() if n in kept}
@@ -200,6 +205,8 @@ class _Begun(NamedTuple):
   start: float
 
 
+# Protects the histories and the listeners. No code of the user's runs under it:
+# not a flatten, a hash, a repr or a listener.
 _lock = threading.RLock()
 _histories: dict[tuple[int, int], tuple[weakref.ref, _History]] = {}
 _listeners: list[Callable[[Dispatch], None]] = []
@@ -250,7 +257,11 @@ def _history_of(cache_miss: Any) -> _History:
     return known[1]
   history = _History(cache_miss.fun)
   ref = weakref.ref(fun, lambda _: _histories.pop(key, None))
-  _histories[key] = (ref, history)
+  with _lock:
+    known = _histories.get(key)
+    if known is not None and known[0]() is fun:
+      return known[1]
+    _histories[key] = (ref, history)
   return history
 
 
@@ -323,14 +334,42 @@ def _signature(
       leaves.append(number)
   structure = hash(tuple(treedefs))
   if structure not in history.paths:
-    history.paths[structure] = tuple(
-        text
-        for path, value, is_static in _arguments(cache_miss, args, kwargs)
-        if not is_static
-        for text in _paths(cache_miss.registry, path, value)
-    )
+    _note_structure(history, structure, cache_miss, args, kwargs, treedefs)
   configs = tuple(map(signatures.config_value, _configs()[1]))
-  return Signature(structure, tuple(statics), tuple(leaves), configs)
+  signature = Signature(structure, tuple(statics), tuple(leaves), configs)
+  if signature in history.signatures:
+    # The hash of a treedef leaves out what its nodes are made with. The text,
+    # which has it, takes too long to make for each call.
+    text = _text(treedefs)
+    if text != history.texts[structure]:
+      structure = hash((structure, text))
+      _note_structure(history, structure, cache_miss, args, kwargs, treedefs)
+      signature = signature._replace(structure=structure)
+  return signature
+
+
+def _text(treedefs: list[tuple[str, Any]]) -> int:
+  """A hash of what the treedefs are printed as."""
+  with contextlib.suppress(Exception):  # a user's repr may raise
+    return hash(str(treedefs))
+  return 0
+
+
+def _note_structure(
+    history: _History,
+    structure: int,
+    cache_miss: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    treedefs: list[tuple[str, Any]],
+) -> None:
+  history.texts[structure] = _text(treedefs)
+  history.paths[structure] = tuple(
+      text
+      for path, value, is_static in _arguments(cache_miss, args, kwargs)
+      if not is_static
+      for text in _paths(cache_miss.registry, path, value)
+  )
 
 
 def begin(
@@ -338,14 +377,13 @@ def begin(
 ) -> _Begun | None:
   """Notes what a dispatch starts from. None if there is nothing to explain."""
   _listen_to_jax()
-  with _lock:
-    history = _history_of(cache_miss)
-    if not history.is_of_user:
-      return None
-    try:
-      found = _signature(history, cache_miss, args, kwargs)
-    except _Uninteresting:
-      return None
+  history = _history_of(cache_miss)
+  if not history.is_of_user:
+    return None
+  try:
+    found = _signature(history, cache_miss, args, kwargs)
+  except _Uninteresting:
+    return None
   signature, reason = (None, found) if isinstance(found, str) else (found, None)
   events = dict.fromkeys(_EVENTS.values(), 0)
   if not hasattr(_running, "dispatches"):
@@ -373,8 +411,12 @@ def end(begun: _Begun | None, dispatched: Any) -> None:
   _running.dispatches.pop()
   if dispatched is None:
     return
+  reason = begun.reason
+  if reason is None and dispatched[1] is None:
+    reason = _reason(begun, dispatched)
+  called_from = _called_from()
   with _lock:
-    dispatch, is_news = _explained(begun, dispatched, seconds)
+    dispatch, is_news = _explained(begun, reason, called_from, seconds)
     listeners = list(_listeners)
   for listener in listeners:
     listener(dispatch)
@@ -384,14 +426,11 @@ def end(begun: _Begun | None, dispatched: Any) -> None:
 
 
 def _explained(
-    begun: _Begun, dispatched: Any, seconds: float
+    begun: _Begun, reason: str | None, called_from: str, seconds: float
 ) -> tuple[Dispatch, bool]:
   """The dispatch, and whether it says what was not said before."""
   history = begun.history
   is_first = begun.is_first
-  reason = begun.reason
-  if reason is None and dispatched[1] is None:
-    reason = _reason(begun, dispatched)
   found: tuple[Difference, ...] = ()
   if reason is None and not is_first:
     found = _differences(history, begun.signature)
@@ -405,7 +444,7 @@ def _explained(
   dispatch = Dispatch(
       begun.cache_miss.function_name,
       history.defined_at,
-      _called_from(),
+      called_from,
       seconds,
       **begun.events,
       entry=history.seen,
@@ -418,8 +457,10 @@ def _explained(
 
 
 def _differences(
-    history: _History, signature: Signature
+    history: _History, signature: Signature | None
 ) -> tuple[Difference, ...]:
+  if signature is None:
+    return (signatures.whole_call(signatures.NOT_TOLD),)
   if not history.signatures:
     return (signatures.whole_call(signatures.NOT_NOTED),)
   if signature in history.signatures:
@@ -436,7 +477,7 @@ def _differences(
   # Most configuration values are no part of the cache's key: one is the cause
   # only if nothing else is.
   others = tuple(d for d in found if d.kind != signatures.CONFIG)
-  return others or found
+  return others or found or (signatures.whole_call(signatures.NOT_TOLD),)
 
 
 def _reason(begun: _Begun, dispatched: Any) -> str:

@@ -27,6 +27,8 @@ import weakref
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+import numpy as np
+
 MAX_TEXT = 120  # characters of a user's object that are shown
 
 
@@ -36,6 +38,7 @@ class Placement(NamedTuple):
   where: Any  # equal if, and only if, the data is placed alike
   spelling: Any  # equal if the fastpath takes the two for the same
   text: str
+  mesh: str  # empty if it has none
 
 
 class Leaf(NamedTuple):
@@ -51,17 +54,22 @@ class Leaf(NamedTuple):
 
 
 class Static(NamedTuple):
-  """A static argument: its hash tells it apart, its text shows it."""
+  """A static argument, by what tells it apart and shows it."""
 
   path: str
   type_and_hash: tuple[str, int]
   text: str
 
+  @property
+  def value(self) -> tuple[Any, ...]:
+    # Unequal values may have one hash, as -1 and -2 have.
+    return self.type_and_hash, self.text
+
 
 class Signature(NamedTuple):
   """What the fastpath compares of a call."""
 
-  structure: int  # a hash
+  structure: int  # a hash, of the text too
   statics: tuple[Static, ...]
   leaves: tuple[int, ...]  # numbers that stand for `Leaf`s
   configs: tuple[Any, ...]
@@ -89,10 +97,12 @@ WEAK_TYPE = "weak type"
 COMMITTED = "committed or not"
 PLACEMENT = "sharding, different placement"
 SPELLING = "sharding, same placement, spelled differently"
+MESH = "sharding, same placement, on another mesh"
 LAYOUT = "layout"
 CONFIG = "jit configuration"
 GONE = "the same signature as an earlier call, whose entry is gone"
 TYPE = "type of the argument"
+NOT_TOLD = "nothing that this explanation compares"
 NOT_NOTED = "no earlier call was noted to compare with"
 
 ADVICE = {
@@ -102,6 +112,8 @@ ADVICE = {
     WEAK_TYPE: "give it a dtype before the call: jnp.asarray(x, dtype)",
     COMMITTED: "place it with jax.device_put before the first call, too",
     PLACEMENT: "place it as in the earlier call, with jax.device_put",
+    MESH: "use one Mesh object for it",
+    NOT_TOLD: "compare what the two calls were given",
     LAYOUT: "give it one layout, with jax.device_put and a Format",
     CONFIG: "set it once, before the first call",
     GONE: (
@@ -193,6 +205,9 @@ def _spelling(sharding: Any) -> Any:
 
 
 def _layout_of(array: Any) -> int | None:
+  # To ask a deleted array for its layout crashes jaxlib.
+  if array.is_deleted():
+    return None
   try:
     return hash(array._pjrt_layout)
   except Exception:  # not all backends have layouts
@@ -217,7 +232,9 @@ def leaf_of_array(array: Any, key: tuple[Any, ...]) -> Leaf:
   *compared, spelling, layout = key
   sharding = array.sharding
   where = _where(sharding, len(array.aval.shape))
-  placement = Placement(where, spelling, _text(sharding))
+  mesh = getattr(sharding, "mesh", None)
+  mesh_text = "" if mesh is None else short_text(mesh)
+  placement = Placement(where, spelling, _text(sharding), mesh_text)
   return Leaf(*compared, placement, layout, "Array")
 
 
@@ -229,7 +246,7 @@ def leaf_of(value: Any) -> Leaf | None:
   if isinstance(value, (bool, int, float, complex)):
     return Leaf((), None, True, False, None, None, type(value).__name__)
   shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
-  if type(value).__module__ == "numpy" and isinstance(shape, tuple):
+  if isinstance(value, (np.ndarray, np.generic)):
     return Leaf(shape, dtype, False, False, None, None, type(value).__name__)
   return None
 
@@ -256,10 +273,16 @@ def _leaf_differences(path: str, old: Leaf, new: Leaf) -> Iterator[Difference]:
       yield difference(TYPE, old.python_type, new.python_type)
     return
   if was.where != now.where:
-    yield difference(PLACEMENT, was.text, now.text)
+    old_text, new_text = was.text, now.text
+    if old_text == new_text:
+      old_text, new_text = f"{was.text} of {was.mesh}", f"{now.text} of {now.mesh}"
+    yield difference(PLACEMENT, old_text, new_text)
   elif was.spelling != now.spelling:
-    advice = f"write {was.text} for it wherever it is placed"
-    yield difference(SPELLING, was.text, now.text, advice)
+    if was.text == now.text or was.mesh != now.mesh:
+      yield difference(MESH, was.mesh, now.mesh)
+    else:
+      advice = f"write {was.text} for it wherever it is placed"
+      yield difference(SPELLING, was.text, now.text, advice)
   if old.committed != new.committed:
     said = {True: "committed", False: "uncommitted"}
     yield difference(COMMITTED, said[old.committed], said[new.committed])
@@ -274,8 +297,9 @@ def _static_differences(
   nothing = Static("", ("", 0), "not passed")
   for path in dict.fromkeys((*now, *was)):
     a, b = was.get(path, nothing), now.get(path, nothing)
-    if a.type_and_hash != b.type_and_hash:
-      yield Difference(STATIC, path, a.text, b.text, ADVICE[STATIC])
+    if a.value != b.value:
+      old_text = a.text if a.text != b.text else "another that is shown alike"
+      yield Difference(STATIC, path, old_text, b.text, ADVICE[STATIC])
 
 
 def _structure_difference(
@@ -287,7 +311,7 @@ def _structure_difference(
     was = f"with {gone[0]}" if gone else f"without {added[0]}"
     now = f"with {added[0]}" if added else f"without {gone[0]}"
   else:
-    was, now = "other containers", "these"
+    was, now = "other containers or metadata", "these"
   return Difference(STRUCTURE, "", was, now, ADVICE[STRUCTURE])
 
 
@@ -297,9 +321,9 @@ def distance(old: Signature, new: Signature) -> int:
   if old.structure != new.structure or len(old.leaves) != len(new.leaves):
     return far + abs(len(old.leaves) - len(new.leaves))
   unlike = sum(map(operator.ne, old.leaves, new.leaves))
-  unlike += 2 * (old.configs != new.configs)
-  old_statics = [static.type_and_hash for static in old.statics]
-  new_statics = [static.type_and_hash for static in new.statics]
+  unlike += sum(map(operator.ne, old.configs, new.configs))
+  old_statics = [static.value for static in old.statics]
+  new_statics = [static.value for static in new.statics]
   return unlike + (far // 2 if old_statics != new_statics else 0)
 
 

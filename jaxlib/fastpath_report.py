@@ -114,7 +114,8 @@ def _program(options: argparse.Namespace) -> Callable[[], Any]:
     )
   sys.argv = [options.script, *options.arguments]
   sys.path[0] = str(Path(options.script).absolute().parent)
-  return lambda: runpy.run_path(options.script, run_name="__main__")
+  script = str(Path(options.script).absolute())
+  return lambda: runpy.run_path(script, run_name="__main__")
 
 
 def _status(error: SystemExit) -> int:
@@ -158,6 +159,8 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
   parser.add_argument("rest", nargs=argparse.REMAINDER)
   options = parser.parse_args(arguments)
   options.script, options.arguments = None, options.rest
+  # The program may go to another folder.
+  options.json = options.json and str(Path(options.json).absolute())
   if not options.module:
     if not options.rest:
       parser.error("name a script, or a module with -m")

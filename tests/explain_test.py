@@ -105,7 +105,7 @@ PROGRAMS = (
         "pytree structure: was without args[0]['b'], now with args[0]['b']",
         "to mend it: pass the same pytree structure in every call"]),
     Program("other containers", {}, twice_of([1.0], (1.0,)), ALL, [
-        "pytree structure: was other containers, now these",
+        "pytree structure: was other containers or metadata, now these",
         "to mend it: pass the same pytree structure in every call"]),
     Program("static argument", {"static_argnums": 1},
             lambda f: [lambda: f(1.0, "short"), lambda: f(1.0, "x" * 200)], ALL, [
@@ -137,6 +137,13 @@ PROGRAMS = (
     Program("spelled differently", {}, placed_twice(P("a"), P("a", None)), NONE, [
         "args[0]: sharding, same placement, spelled differently: was P('a',), now P('a', None)",
         "to mend it: write P('a',) for it wherever it is placed"]),
+    Program("metadata of a node", {}, twice_of({"a": 1.0}, {"b": 1.0}), ALL, [
+        "pytree structure: was with args[0]['a'], now with args[0]['b']",
+        "to mend it: pass the same pytree structure in every call"]),
+    Program("static arguments of one hash", {"static_argnums": 1},
+            lambda f: [lambda: f(1.0, -1), lambda: f(1.0, -2)], ALL, [
+        "args[1]: static argument: was -1, now -2",
+        "to mend it: each value has an entry of its own; pass what varies as an array"]),
     Program("jit configuration", {}, with_precision, ALL, [
         "default_matmul_precision: jit configuration: was None, now float32",
         "to mend it: set it once, before the first call"]),
@@ -421,6 +428,49 @@ def flag() -> Iterator[None]:
     jax.config.update("jax_explain_cache_misses", True)
     yield
     jax.config.update("jax_explain_cache_misses", False)
+
+
+def test_a_deleted_argument_raises_what_it_raises_without_an_explanation() -> None:
+    f = fresh()
+    x = jnp.ones(3)
+    x.delete()
+
+    with pytest.raises(RuntimeError, match="deleted"):
+        explained(lambda: f(x))
+
+
+def test_a_subclass_of_a_numpy_array_is_an_array() -> None:
+    f = fresh()
+    special = floats(2).view(type("Special", (np.ndarray,), {}))
+
+    said = explained(lambda: f(special), lambda: f(special))
+
+    assert said == []
+
+
+class Locked:
+    """A pytree whose flatten takes a lock of the user's."""
+
+    lock = threading.Lock()
+
+
+jax.tree_util.register_pytree_node(
+    Locked, lambda _: (Locked.lock.acquire(), Locked.lock.release(), ((1.0,), None))[2],
+    lambda aux, children: Locked(),
+)  # fmt: skip
+
+
+def test_code_of_the_users_runs_under_no_lock_of_ours() -> None:
+    f, g = fresh(), jax.jit(lambda locked: 1.0)
+    thread = threading.Thread(target=lambda: g(Locked()), daemon=True)
+
+    with jaxlib.pjit.explain():
+        with Locked.lock:
+            thread.start()
+            f(1.0)
+        thread.join(timeout=60)
+
+    assert not thread.is_alive()
 
 
 def records_of(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:

@@ -282,9 +282,13 @@ def title(case: Placement | Pair, impl: str) -> str:
 
 
 def values() -> dict[str, list[str]]:
-    """What each case computes, by its name and the PRNG's."""
+    """What each case computes, by its name and the PRNG's, where it computes anything.
+
+    A key array on a GSPMDSharding, fed back twice, is an error with stock 0.10.2: its logical
+    sharding does not even fit the base array.
+    """
     placed = {
-        title(case, impl): [bits(run(case, impl).last)]
+        title(case, impl): run(case, impl)
         for case in (*PLACEMENTS, *MOVED)
         if not case.lacks()
         for impl in case.impls
@@ -295,7 +299,8 @@ def values() -> dict[str, list[str]]:
         if not pair.lacks()
         for impl in pair.impls
     }
-    return placed | in_turn
+    done = {name: [bits(ran.last)] for name, ran in placed.items() if ran.outcome == "ok"}
+    return done | in_turn
 
 
 if __name__ == "__main__":

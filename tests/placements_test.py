@@ -72,7 +72,11 @@ def test_a_placement_is_traced_once(case: Placement, impl: str) -> None:
 def test_a_placed_key_has_the_bits_that_stock_computes(
     case: Placement, impl: str, bits_of_stock: dict[str, list[str]]
 ) -> None:
-    assert [placements.bits(run_of(case, impl).last)] == bits_of_stock[placements.title(case, impl)]
+    expected = bits_of_stock.get(placements.title(case, impl))
+    if expected is None:
+        pytest.skip("stock raises an error for it")
+
+    assert [placements.bits(run_of(case, impl).last)] == expected
 
 
 @each_pair
