@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import gc
 import os
+import weakref
 
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=4"
@@ -107,6 +109,19 @@ def test_every_fed_back_donated_key_is_deleted(
         keys.append(f(keys[-1]))
 
     assert [base_array(key).is_deleted() for key in keys] == [True] * 4 + [False]
+
+
+def test_a_respelled_result_keeps_no_donated_array_alive() -> None:
+    key = fed_back.MATRIX("threefry2x32")
+    f = fed_back.fresh(fed_back.reversed_rows, donate_argnums=0)
+    donated = []
+
+    for _ in range(3):
+        donated.append(weakref.ref(base_array(key)))
+        key = f(key)
+    gc.collect()
+
+    assert [array() for array in donated] == [None, None, None]
 
 
 def flattened_by_first_call(route: Route) -> int:
