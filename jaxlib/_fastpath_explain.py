@@ -153,6 +153,7 @@ class _History:
     self.numbers: dict[Any, int] = {}  # of the leaves, by what makes each
     self.leaves: dict[int, Leaf] = {}
     self.next_number = itertools.count()
+    self.running = 0  # dispatches, whose signatures are not added yet
     self.paths: dict[int, tuple[str, ...]] = {}  # by structure
     self.texts: dict[int, int] = {}
     self.seen = 0
@@ -175,7 +176,8 @@ class _History:
     self.signatures[signature] = None
     if len(self.signatures) > MAX_SIGNATURES:
       del self.signatures[next(iter(self.signatures))]
-      self._forget()
+      if self.running == 0:
+        self._forget()
 
   def _forget(self) -> None:
     """Drops what only signatures that are gone had."""
@@ -380,10 +382,16 @@ def begin(
   history = _history_of(cache_miss)
   if not history.is_of_user:
     return None
+  with _lock:
+    history.running += 1
   try:
     found = _signature(history, cache_miss, args, kwargs)
-  except _Uninteresting:
-    return None
+  except BaseException as error:
+    with _lock:
+      history.running -= 1
+    if isinstance(error, _Uninteresting):
+      return None
+    raise
   signature, reason = (None, found) if isinstance(found, str) else (found, None)
   events = dict.fromkeys(_EVENTS.values(), 0)
   if not hasattr(_running, "dispatches"):
@@ -410,6 +418,8 @@ def end(begun: _Begun | None, dispatched: Any) -> None:
   seconds = time.perf_counter() - begun.start
   _running.dispatches.pop()
   if dispatched is None:
+    with _lock:
+      begun.history.running -= 1
     return
   reason = begun.reason
   if reason is None and dispatched[1] is None:
@@ -421,7 +431,8 @@ def end(begun: _Begun | None, dispatched: Any) -> None:
   for listener in listeners:
     listener(dispatch)
   flag = sys.modules["jax._src.config"].explain_cache_misses
-  if dispatch.is_miss and is_news and flag.value:
+  # A call that was traced JAX explains by itself, and its tests count the logs.
+  if dispatch.is_miss and is_news and not dispatch.traced and flag.value:
     logger.warning("%s", dispatch)
 
 
@@ -431,6 +442,7 @@ def _explained(
   """The dispatch, and whether it says what was not said before."""
   history = begun.history
   is_first = begun.is_first
+  history.running -= 1
   found: tuple[Difference, ...] = ()
   if reason is None and not is_first:
     found = _differences(history, begun.signature)
@@ -438,7 +450,8 @@ def _explained(
     history.add(begun.signature)
   is_news = reason not in history.reasons
   if reason is not None:
-    history.reasons.add(reason)
+    if not begun.events["traced"]:
+      history.reasons.add(reason)
     # Each call of such a function is slow, its first too.
     is_first = False
   dispatch = Dispatch(

@@ -481,16 +481,28 @@ def test_jaxs_own_flag_logs_one_warning_a_miss(
     flag: None, caplog: pytest.LogCaptureFixture
 ) -> None:
     f = fresh()
+    first, second = (place(floats(4, 4), spec) for spec in (P("a"), P("a", None)))
 
-    for x in (1.0, 1.0, 1, 1, 1.0):
+    for x in (first, first, second, second, first):
         f(x)
 
     (record,) = records_of(caplog)
     assert record.levelno == logging.WARNING
     assert _told(record.getMessage())[1:3] == [
         "for step defined at here, entry 2",
-        "args[0]: type of the argument: was float, now int",
+        "args[0]: sharding, same placement, spelled differently: was P('a',), now P('a', None)",
     ]
+
+
+def test_what_jax_explains_itself_is_not_logged_again(
+    flag: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    f = fresh()
+
+    f(1.0)
+    f(1)
+
+    assert records_of(caplog) == []
 
 
 def test_what_never_takes_the_fastpath_is_logged_once(
