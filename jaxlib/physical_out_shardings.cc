@@ -18,6 +18,7 @@ limitations under the License.
 #include <Python.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <optional>
 #include <stdexcept>
@@ -61,17 +62,50 @@ nb::object Module(const char* name) {
   return nb::module_::import_(name);
 }
 
+// The type of JAX's arrays. Looked up once, as it lives as long as the process:
+// for one output that costs more than the rest of the rule.
+nb::handle ArrayType() {
+  static std::atomic<PyObject*> type{nullptr};
+  PyObject* known = type.load(std::memory_order_acquire);
+  if (known == nullptr) {
+    known = nb::object(Module("jaxlib._jax").attr("ArrayImpl")).release().ptr();
+    type.store(known, std::memory_order_release);
+  }
+  return known;
+}
+
+// Whether a pytree of Python's own containers has nothing but arrays, which is
+// the common case, and must cost next to nothing. False for any other node.
+bool HasOnlyArrays(PyObject* tree, PyTypeObject* array_type) {
+  if (Py_IS_TYPE(tree, array_type)) return true;
+  if (PyTuple_CheckExact(tree) || PyList_CheckExact(tree)) {
+    PyObject** begin = PySequence_Fast_ITEMS(tree);
+    return std::all_of(
+        begin, begin + PySequence_Fast_GET_SIZE(tree),
+        [&](PyObject* child) { return HasOnlyArrays(child, array_type); });
+  }
+  if (PyDict_CheckExact(tree)) {
+    PyObject *key, *value;
+    Py_ssize_t position = 0;
+    while (PyDict_Next(tree, &position, &key, &value)) {
+      if (!HasOnlyArrays(value, array_type)) return false;
+    }
+    return true;
+  }
+  return tree == Py_None;
+}
+
 // What tells an extended leaf from a plain array.
 struct Registries {
   nb::object default_registry;
   nb::handle dispatch_registry;
-  nb::object array_type;
+  nb::handle array_type;
 
   explicit Registries(nb::handle dispatch_registry)
       : default_registry(
             Module("jaxlib._jax.pytree").attr("default_registry")()),
         dispatch_registry(dispatch_registry),
-        array_type(Module("jaxlib._jax").attr("ArrayImpl")) {}
+        array_type(ArrayType()) {}
 
   bool IsArray(nb::handle value) const { return value.type().is(array_type); }
 
@@ -99,8 +133,6 @@ class DispatchTree {
  public:
   DispatchTree(const Registries& registries, nb::handle tree)
       : flattened_(Flatten(registries.default_registry, tree)) {
-    // A tree of nothing but arrays is the common case, and must cost next to
-    // nothing.
     std::vector<size_t> others;
     for (size_t i = 0; i < num_leaves(); ++i) {
       if (!registries.IsArray(Leaf(i))) others.push_back(i);
@@ -460,6 +492,9 @@ nb::object WithPhysicalOutShardings(nb::object dispatched,
   nb::object outputs = dispatched[0];
   nb::object fastpath_data = dispatched[1];
   if (fastpath_data.is_none()) return dispatched;
+
+  auto* array_type = reinterpret_cast<PyTypeObject*>(ArrayType().ptr());
+  if (HasOnlyArrays(outputs.ptr(), array_type)) return dispatched;
 
   Registries registries(registry);
   DispatchTree tree(registries, outputs);

@@ -77,21 +77,35 @@ except Exception as e:
   PythonScope scope_;
 };
 
-TEST_F(PhysicalOutShardingsTest, PlainOutputsAreLeftAlone) {
-  Apply_("dispatched = dispatch([array(named('a'))], [named('a')])");
-  EXPECT_TRUE(scope_.Is("result is dispatched"));
-  EXPECT_TRUE(scope_.Is("table is None"));
-}
-
 TEST_F(PhysicalOutShardingsTest, NoFastpathDataIsLeftAlone) {
   Apply_("dispatched = (key(named(None)), None, False)");
   EXPECT_TRUE(scope_.Is("result is dispatched"));
 }
 
-TEST_F(PhysicalOutShardingsTest, NoOutputIsLeftAlone) {
-  Apply_("dispatched = dispatch((), [])");
+class ContainerTest : public PhysicalOutShardingsTest,
+                      public testing::WithParamInterface<const char*> {};
+
+TEST_P(ContainerTest, OfPlainOutputsIsLeftAlone) {
+  Apply_("x = array(named()); outputs = " + std::string(GetParam()) + R"(
+num_leaves = len(default_registry.flatten(outputs)[0])
+dispatched = dispatch(outputs, [named()] * num_leaves)
+)");
   EXPECT_TRUE(scope_.Is("result is dispatched"));
+  EXPECT_TRUE(scope_.Is("table is None"));
 }
+
+TEST_P(ContainerTest, OfAKeyGetsTheDispatchedSharding) {
+  Apply_("x = key(named(None)); outputs = " + std::string(GetParam()) + R"(
+outputs = (array(named()), None, outputs)
+num_leaves = len(default_registry.flatten(outputs)[0])
+dispatched = dispatch(outputs, [named()] * num_leaves)
+)");
+  EXPECT_TRUE(scope_.Is("num_physical == num_leaves - 1"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Containers, ContainerTest,
+                         testing::Values("()", "None", "x", "(x,)", "[x]",
+                                         "{'a': x}", "[{'a': (None, x)}, x]"));
 
 TEST_F(PhysicalOutShardingsTest, ExtendedOutputGetsTheDispatchedSharding) {
   Apply_("dispatched = dispatch(key(named(None)), [named()])");
