@@ -14,7 +14,10 @@ from refusal import Refusal
 JAX = "jaxlib/_jax.so"  # replaced
 PJIT = "jaxlib/_pjit.so"  # added
 MODULES = (  # added, as they are in this repository
+    "jaxlib/_fastpath_difference.py",
+    "jaxlib/_fastpath_dispatch.py",
     "jaxlib/_fastpath_explain.py",
+    "jaxlib/_fastpath_history.py",
     "jaxlib/_fastpath_signature.py",
     "jaxlib/fastpath_report.py",
     "jaxlib/pjit.py",

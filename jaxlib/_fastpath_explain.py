@@ -14,183 +14,32 @@
 """Explains slow dispatches: what of a call differs from the calls before it.
 
 `miss_explanation.cc` calls `begin` before a slow dispatch and `end` after it,
-while explaining is on. Each function's signatures are kept by value, the last
-`MAX_SIGNATURES` of them. All of it may run in any thread.
+while explaining is on. All of it may run in any thread.
 """
 
 from __future__ import annotations
 
+import array
 import contextlib
-import dataclasses
 import functools
 import inspect
-import itertools
 import logging
 import sys
 import threading
 import time
-import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from jaxlib import _fastpath_dispatch as dispatches
 from jaxlib import _fastpath_signature as signatures
-from jaxlib._fastpath_signature import Difference, Leaf, Signature, Static
+from jaxlib._fastpath_dispatch import Dispatch
+from jaxlib._fastpath_history import History, history_of, lock
+from jaxlib._fastpath_signature import Path, Signature, Static
 
 # JAX and its C++ are looked up, never imported: importing them first would read
 # a program's settings before the program has made them.
 
-MAX_SIGNATURES = 64  # of one function
-MAX_SHOWN = 5  # differences in a log record
-
 logger = logging.getLogger("jaxlib.pjit")
-
-NOT_OFFERED = "JAX did not offer a fastpath for it"
-UNCOMMITTED = "an argument is an uncommitted array on several devices"
-NO_ARRAY_ARGUMENT = "an argument is no array"
-NO_ARRAY_RESULT = "a result is no array"
-EFFECTS = "it has host callbacks or other effects"
-MUTABLE_REFS = "it reads or writes mutable refs"
-PROFILE_GUIDED = "it is to be compiled again, guided by a profile"
-REASON_ADVICE = {
-    UNCOMMITTED: "commit it with jax.device_put(x, sharding)",
-    NO_ARRAY_ARGUMENT: "pass an array, or make the argument static",
-    EFFECTS: "leave the callback out of the step where speed matters",
-}
-
-
-@dataclasses.dataclass(frozen=True)
-class Dispatch:
-  """One slow dispatch.
-
-  Attributes:
-    function: the name of the jitted function.
-    defined_at: `file:line`, or `ahead of time`.
-    called_from: `file:line (function)`, the user's frame and not JAX's.
-    seconds: from the call of Python to its return.
-    traced, lowered, compiled: how often, by JAX's monitoring events.
-    entry: which of the function's signatures this is, from 1.
-    is_first: whether it is the function's first; no miss then.
-    differences: from the closest earlier signature, if that is what it missed
-      for.
-    reason: why the function never takes the fastpath, if that is why.
-    dropped: signatures of the function that are no longer remembered.
-  """
-
-  function: str
-  defined_at: str
-  called_from: str
-  seconds: float
-  traced: int
-  lowered: int
-  compiled: int
-  entry: int
-  is_first: bool
-  differences: tuple[Difference, ...]
-  reason: str | None
-  dropped: int
-
-  @property
-  def is_miss(self) -> bool:
-    return not self.is_first
-
-  @property
-  def cause(self) -> str:
-    """The chief reason, in a few words."""
-    if self.reason is not None:
-      return self.reason
-    return self.differences[0].kind if self.differences else "first call"
-
-  @property
-  def advice(self) -> str | None:
-    if self.reason is not None:
-      return REASON_ADVICE.get(self.reason)
-    return self.differences[0].advice if self.differences else None
-
-  def __str__(self) -> str:
-    return "\n  ".join(_lines(self))
-
-
-def _lines(dispatch: Dispatch) -> Iterator[str]:
-  work = ", ".join(
-      f"{'' if count else 'not '}{what}"
-      for what, count in (
-          ("traced", dispatch.traced),
-          ("lowered", dispatch.lowered),
-          ("compiled", dispatch.compiled),
-      )
-  )
-  yield (
-      f"FASTPATH CACHE MISS at {dispatch.called_from} costing "
-      f"{dispatch.seconds * 1e3:.3f} ms ({work}) because:"
-  )
-  function = f"for {dispatch.function} defined at {dispatch.defined_at}"
-  if dispatch.reason is not None:
-    yield f"{function}, which never takes the fastpath: {dispatch.reason}"
-  else:
-    yield f"{function}, entry {dispatch.entry}"
-  for difference in dispatch.differences[:MAX_SHOWN]:
-    yield str(difference)
-  if len(dispatch.differences) > MAX_SHOWN:
-    yield f"and {len(dispatch.differences) - MAX_SHOWN} more differences"
-  if dispatch.dropped:
-    yield (
-        f"the last {MAX_SIGNATURES} signatures were compared, "
-        f"{dispatch.dropped} older ones are forgotten"
-    )
-  if dispatch.advice:
-    yield f"to mend it: {dispatch.advice}"
-
-
-class _History:
-  """The signatures of one function, oldest first."""
-
-  def __init__(self, fun: Any) -> None:
-    self.defined_at = _defined_at(fun)
-    # JAX's own functions, each operation outside jit among them, are called
-    # with whatever comes; their dispatches are nobody's misses.
-    self.is_of_user = fun is None or _is_user_file(self.defined_at)
-    self.signatures: dict[Signature, None] = {}
-    self.numbers: dict[Any, int] = {}  # of the leaves, by what makes each
-    self.leaves: dict[int, Leaf] = {}
-    self.next_number = itertools.count()
-    self.running = 0  # dispatches, whose signatures are not added yet
-    self.paths: dict[int, tuple[str, ...]] = {}  # by structure
-    self.texts: dict[int, int] = {}
-    self.seen = 0
-    self.reasons: set[str] = set()
-
-  def number_of(self, key: Any, leaf: Callable[[], Leaf]) -> int:
-    number = self.numbers.get(key)
-    if number is None:
-      made = leaf()
-      with _lock:
-        number = self.numbers.setdefault(key, next(self.next_number))
-        self.leaves.setdefault(number, made)
-    return number
-
-  def add(self, signature: Signature) -> None:
-    # The newest come last, a signature that came again among them.
-    if signature not in self.signatures:
-      self.seen += 1
-    self.signatures.pop(signature, None)
-    self.signatures[signature] = None
-    if len(self.signatures) > MAX_SIGNATURES:
-      del self.signatures[next(iter(self.signatures))]
-      if self.running == 0:
-        self._forget()
-
-  def _forget(self) -> None:
-    """Drops what only signatures that are gone had."""
-    structures = {signature.structure for signature in self.signatures}
-    self.paths = {s: p for s, p in self.paths.items() if s in structures}
-    self.texts = {s: t for s, t in self.texts.items() if s in structures}
-    kept = {number for s in self.signatures for number in s.leaves}
-    self.leaves = {n: leaf for n, leaf in self.leaves.items() if n in kept}
-    self.numbers = {key: n for key, n in self.numbers.items() if n in kept}
-
-  @property
-  def dropped(self) -> int:
-    return self.seen - len(self.signatures)
 
 
 class _Begun(NamedTuple):
@@ -199,7 +48,7 @@ class _Begun(NamedTuple):
   cache_miss: Any
   args: tuple[Any, ...]
   kwargs: dict[str, Any]
-  history: _History
+  history: History
   signature: Signature | None
   reason: str | None  # known from the arguments
   is_first: bool
@@ -207,10 +56,7 @@ class _Begun(NamedTuple):
   start: float
 
 
-# Protects the histories and the listeners. No code of the user's runs under it:
-# not a flatten, a hash, a repr or a listener.
-_lock = threading.RLock()
-_histories: dict[tuple[int, int], tuple[weakref.ref, _History]] = {}
+# Protected by the histories' lock, under which no listener is called.
 _listeners: list[Callable[[Dispatch], None]] = []
 _running = threading.local()
 
@@ -247,24 +93,12 @@ def _configs() -> tuple[tuple[str, ...], tuple[Any, ...]]:
   return names, states
 
 
-def _history_of(cache_miss: Any) -> _History:
-  fun = cache_miss.fun
-  key = (id(fun), hash(cache_miss.global_cache_key))
-  try:
-    weakref.ref(fun)
-  except TypeError:  # None, or without room for a weak reference
-    fun, key = cache_miss, (id(cache_miss), 0)
-  known = _histories.get(key)
-  if known is not None and known[0]() is fun:
-    return known[1]
-  history = _History(cache_miss.fun)
-  ref = weakref.ref(fun, lambda _: _histories.pop(key, None))
-  with _lock:
-    known = _histories.get(key)
-    if known is not None and known[0]() is fun:
-      return known[1]
-    _histories[key] = (ref, history)
-  return history
+class _NoSignature(Exception):
+  """The call has none, which is why it never takes the fastpath."""
+
+
+class _Uninteresting(Exception):
+  """The call is part of a trace."""
 
 
 def _is_static(cache_miss: Any, index: int, count: int) -> bool:
@@ -284,43 +118,84 @@ def _arguments(
     yield f"kwargs[{name!r}]", value, name in cache_miss.static_argnames
 
 
-def _paths(registry: Any, prefix: str, argument: Any) -> Iterator[str]:
+def _paths(registry: Any, prefix: str, argument: Any) -> Iterator[Path]:
   """The path of each leaf that the dispatch registry makes of an argument."""
   default = sys.modules["jaxlib._jax.pytree"].default_registry()
   for path, leaf in default.flatten_with_path(argument)[0]:
     text = prefix + "".join(map(str, path))
-    for _ in registry.flatten(leaf)[0]:
-      yield text
+    for base in registry.flatten(leaf)[0]:
+      yield Path(text, base is not leaf)
 
 
-class _Uninteresting(Exception):
-  """The call is part of a trace, or of a function of JAX's own."""
+def _leaf_numbers(history: History, leaves: list[Any]) -> Iterator[int]:
+  """What is compared of flattened arguments, in numbers.
+
+  Raises:
+    _NoSignature, _Uninteresting: there is one with nothing to compare.
+  """
+  array_type = _array_type()
+  known: dict[Any, int] = {}  # most leaves of a call are like another one
+  for leaf in leaves:
+    if type(leaf) is not array_type:
+      yield _other_number(history, leaf)
+      continue
+    aval = leaf.aval
+    compared = (
+        aval.shape,
+        aval.dtype,
+        aval.weak_type,
+        leaf._committed,
+        leaf.sharding,
+        # To ask a deleted array for its layout crashes jaxlib.
+        None if leaf.is_deleted() else _layout(leaf),
+    )
+    number = known.get(compared)
+    if number is None:
+      number = known[compared] = _array_number(history, compared)
+    yield number
 
 
-def _leaf_number(history: _History, value: Any) -> int | str:
-  """What is compared of an argument, or why there is nothing to compare."""
-  if type(value) is _array_type():
-    key = signatures.array_key(value)
-    if not value._committed and len(value.sharding._device_assignment) > 1:
-      return UNCOMMITTED
-    return history.number_of(key, lambda: signatures.leaf_of_array(value, key))
-  leaf = signatures.leaf_of(value)
+def _layout(leaf: Any) -> Any:
+  try:
+    return leaf._pjrt_layout
+  except Exception:  # not all backends have layouts
+    return None
+
+
+def _array_number(history: History, compared: signatures.Compared) -> int:
+  committed, sharding = compared[3:5]
+  if not committed and len(sharding._device_assignment) > 1:
+    raise _NoSignature(dispatches.UNCOMMITTED)
+  return history.number_of(
+      signatures.compared_by_value(compared),
+      lambda: signatures.array_leaf(compared),
+  )
+
+
+def _other_number(history: History, value: Any) -> int:
+  leaf = signatures.other_leaf(value)
   if leaf is not None:
     return history.number_of(leaf, lambda: leaf)
   core = sys.modules.get("jax._src.core")
   if core is not None and isinstance(value, core.Tracer):
     raise _Uninteresting
   is_ref = type(value).__name__ in ("Ref", "MutableArray")
-  return MUTABLE_REFS if is_ref else NO_ARRAY_ARGUMENT
+  raise _NoSignature(
+      dispatches.MUTABLE_REFS if is_ref else dispatches.NO_ARRAY_ARGUMENT
+  )
 
 
 def _signature(
-    history: _History,
+    history: History,
     cache_miss: Any,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
-) -> Signature | str:
-  """The call's signature, or why it has none."""
+) -> Signature:
+  """The call's signature.
+
+  Raises:
+    _NoSignature, _Uninteresting: it has none.
+  """
   statics, leaves, treedefs = [], [], []
   for path, value, is_static in _arguments(cache_miss, args, kwargs):
     if is_static:
@@ -329,21 +204,18 @@ def _signature(
       continue
     flat, treedef = cache_miss.registry.flatten(value)
     treedefs.append((path, treedef))
-    for item in flat:
-      number = _leaf_number(history, item)
-      if isinstance(number, str):
-        return number
-      leaves.append(number)
+    leaves += flat
+  numbers = array.array("I", _leaf_numbers(history, leaves)).tobytes()
   structure = hash(tuple(treedefs))
-  if structure not in history.paths:
+  if not history.knows_structure(structure):
     _note_structure(history, structure, cache_miss, args, kwargs, treedefs)
   configs = tuple(map(signatures.config_value, _configs()[1]))
-  signature = Signature(structure, tuple(statics), tuple(leaves), configs)
+  signature = Signature(structure, tuple(statics), numbers, configs)
   if signature in history.signatures:
     # The hash of a treedef leaves out what its nodes are made with. The text,
     # which has it, takes too long to make for each call.
     text = _text(treedefs)
-    if text != history.texts[structure]:
+    if text != history.text_of(structure):
       structure = hash((structure, text))
       _note_structure(history, structure, cache_miss, args, kwargs, treedefs)
       signature = signature._replace(structure=structure)
@@ -358,20 +230,20 @@ def _text(treedefs: list[tuple[str, Any]]) -> int:
 
 
 def _note_structure(
-    history: _History,
+    history: History,
     structure: int,
     cache_miss: Any,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     treedefs: list[tuple[str, Any]],
 ) -> None:
-  history.texts[structure] = _text(treedefs)
-  history.paths[structure] = tuple(
-      text
-      for path, value, is_static in _arguments(cache_miss, args, kwargs)
+  paths = tuple(
+      path
+      for prefix, value, is_static in _arguments(cache_miss, args, kwargs)
       if not is_static
-      for text in _paths(cache_miss.registry, path, value)
+      for path in _paths(cache_miss.registry, prefix, value)
   )
+  history.note_structure(structure, paths, _text(treedefs))
 
 
 def begin(
@@ -379,20 +251,25 @@ def begin(
 ) -> _Begun | None:
   """Notes what a dispatch starts from. None if there is nothing to explain."""
   _listen_to_jax()
-  history = _history_of(cache_miss)
-  if not history.is_of_user:
+  history = history_of(cache_miss)
+  if history.defined_at is None:
+    history.defined_at = _defined_at(cache_miss.fun)
+  # JAX's own functions, each operation outside jit among them, are called with
+  # whatever comes; their dispatches are nobody's misses.
+  if cache_miss.fun is not None and not _is_user_file(history.defined_at):
     return None
-  with _lock:
-    history.running += 1
+  signature, reason = None, None
+  history.begin()
   try:
-    found = _signature(history, cache_miss, args, kwargs)
-  except BaseException as error:
-    with _lock:
-      history.running -= 1
-    if isinstance(error, _Uninteresting):
-      return None
+    signature = _signature(history, cache_miss, args, kwargs)
+  except _NoSignature as no_signature:
+    reason = str(no_signature)
+  except _Uninteresting:
+    history.end(None)
+    return None
+  except BaseException:
+    history.end(None)
     raise
-  signature, reason = (None, found) if isinstance(found, str) else (found, None)
   events = dict.fromkeys(_EVENTS.values(), 0)
   if not hasattr(_running, "dispatches"):
     _running.dispatches = []
@@ -418,15 +295,15 @@ def end(begun: _Begun | None, dispatched: Any) -> None:
   seconds = time.perf_counter() - begun.start
   _running.dispatches.pop()
   if dispatched is None:
-    with _lock:
-      begun.history.running -= 1
+    begun.history.end(None)
     return
   reason = begun.reason
   if reason is None and dispatched[1] is None:
     reason = _reason(begun, dispatched)
   called_from = _called_from()
-  with _lock:
-    dispatch, is_news = _explained(begun, reason, called_from, seconds)
+  with lock:
+    is_news = reason not in begun.history.reasons
+    dispatch = _explained(begun, reason, called_from, seconds)
     listeners = list(_listeners)
   for listener in listeners:
     listener(dispatch)
@@ -438,75 +315,43 @@ def end(begun: _Begun | None, dispatched: Any) -> None:
 
 def _explained(
     begun: _Begun, reason: str | None, called_from: str, seconds: float
-) -> tuple[Dispatch, bool]:
-  """The dispatch, and whether it says what was not said before."""
+) -> Dispatch:
   history = begun.history
-  is_first = begun.is_first
-  history.running -= 1
-  found: tuple[Difference, ...] = ()
-  if reason is None and not is_first:
-    found = _differences(history, begun.signature)
-  if begun.signature is not None:
-    history.add(begun.signature)
-  is_news = reason not in history.reasons
-  if reason is not None:
-    if not begun.events["traced"]:
-      history.reasons.add(reason)
-    # Each call of such a function is slow, its first too.
-    is_first = False
-  dispatch = Dispatch(
+  found = ()
+  if reason is None and not begun.is_first:
+    found = history.differences(begun.signature, _configs()[0])
+  history.end(begun.signature)
+  if reason is not None and not begun.events["traced"]:
+    history.reasons.add(reason)
+  return Dispatch(
       begun.cache_miss.function_name,
       history.defined_at,
       called_from,
       seconds,
       **begun.events,
       entry=history.seen,
-      is_first=is_first,
+      # Each call of a function with a reason is slow, its first too.
+      is_first=begun.is_first and reason is None,
       differences=found,
       reason=reason,
       dropped=history.dropped,
   )
-  return dispatch, is_news
-
-
-def _differences(
-    history: _History, signature: Signature | None
-) -> tuple[Difference, ...]:
-  if signature is None:
-    return (signatures.whole_call(signatures.NOT_TOLD),)
-  if not history.signatures:
-    return (signatures.whole_call(signatures.NOT_NOTED),)
-  if signature in history.signatures:
-    return (signatures.whole_call(signatures.GONE),)
-  closest = min(
-      reversed(history.signatures),
-      key=lambda old: signatures.distance(old, signature),
-  )
-  found = tuple(
-      signatures.differences(
-          closest, signature, history.paths, history.leaves, _configs()[0]
-      )
-  )
-  # Most configuration values are no part of the cache's key: one is the cause
-  # only if nothing else is.
-  others = tuple(d for d in found if d.kind != signatures.CONFIG)
-  return others or found or (signatures.whole_call(signatures.NOT_TOLD),)
 
 
 def _reason(begun: _Begun, dispatched: Any) -> str:
   """Why JAX gave no fastpath data, as far as it can be told."""
   if len(dispatched) > 2 and dispatched[2]:
-    return PROFILE_GUIDED
+    return dispatches.PROFILE_GUIDED
   leaves = begun.cache_miss.registry.flatten(dispatched[0])[0]
   if not all(type(leaf) is _array_type() for leaf in leaves):
-    return NO_ARRAY_RESULT
+    return dispatches.NO_ARRAY_RESULT
   try:
     effects = _effects(begun)
   except Exception:  # a release that has another way to them
-    return NOT_OFFERED
+    return dispatches.NOT_OFFERED
   if any(type(effect).__mro__[1].__name__ == "RefEffect" for effect in effects):
-    return MUTABLE_REFS
-  return EFFECTS if effects else NOT_OFFERED
+    return dispatches.MUTABLE_REFS
+  return dispatches.EFFECTS if effects else dispatches.NOT_OFFERED
 
 
 def _effects(begun: _Begun) -> Any:
@@ -549,10 +394,10 @@ def _called_from() -> str:
 
 def add_listener(listener: Callable[[Dispatch], None]) -> None:
   """Has a function told of each slow dispatch, in the thread that made it."""
-  with _lock:
+  with lock:
     _listeners.append(listener)
 
 
 def remove_listener(listener: Callable[[Dispatch], None]) -> None:
-  with _lock:
+  with lock:
     _listeners.remove(listener)

@@ -11,7 +11,7 @@
 # WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
 # See the License for the specific language governing permissions and
 # limitations under the License.
-"""What the fastpath compares of a call, by value, and how two calls differ in it.
+"""What the fastpath compares of a call, by value.
 
 Nothing here keeps an array, a mesh or an object of the user's alive: shardings
 are described, static arguments and pytree structures are kept as hashes and
@@ -21,10 +21,8 @@ short texts.
 from __future__ import annotations
 
 import itertools
-import operator
 import sys
 import weakref
-from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -49,8 +47,18 @@ class Leaf(NamedTuple):
   weak_type: bool
   committed: bool
   placement: Placement | None  # None for what is not a jax Array
-  layout: int | None
+  layout: int | None  # a hash
   python_type: str
+
+
+class Path(NamedTuple):
+  """Where a flattened argument is, as JAX writes paths."""
+
+  text: str
+  is_base_array: bool  # of an extended leaf, such as a key
+
+  def __str__(self) -> str:
+    return f"{self.text} (base array)" if self.is_base_array else self.text
 
 
 class Static(NamedTuple):
@@ -71,63 +79,8 @@ class Signature(NamedTuple):
 
   structure: int  # a hash, of the text too
   statics: tuple[Static, ...]
-  leaves: tuple[int, ...]  # numbers that stand for `Leaf`s
+  leaves: bytes  # 32-bit numbers that stand for `Leaf`s
   configs: tuple[Any, ...]
-
-
-class Difference(NamedTuple):
-  """One way in which a call differs from an earlier one."""
-
-  kind: str
-  path: str  # of the argument, as JAX writes paths; empty for the whole call
-  old: str
-  new: str
-  advice: str
-
-  def __str__(self) -> str:
-    where = f"{self.path}: " if self.path else ""
-    change = f": was {self.old}, now {self.new}" if self.old != self.new else ""
-    return f"{where}{self.kind}{change}"
-
-
-STRUCTURE = "pytree structure"
-STATIC = "static argument"
-SHAPE = "shape or dtype"
-WEAK_TYPE = "weak type"
-COMMITTED = "committed or not"
-PLACEMENT = "sharding, different placement"
-SPELLING = "sharding, same placement, spelled differently"
-MESH = "sharding, same placement, on another mesh"
-LAYOUT = "layout"
-CONFIG = "jit configuration"
-GONE = "the same signature as an earlier call, whose entry is gone"
-TYPE = "type of the argument"
-NOT_TOLD = "nothing that this explanation compares"
-NOT_NOTED = "no earlier call was noted to compare with"
-
-ADVICE = {
-    STRUCTURE: "pass the same pytree structure in every call",
-    STATIC: "each value has an entry of its own; pass what varies as an array",
-    SHAPE: "each shape and dtype has an entry of its own; pad, or cast, to few",
-    WEAK_TYPE: "give it a dtype before the call: jnp.asarray(x, dtype)",
-    COMMITTED: "place it with jax.device_put before the first call, too",
-    PLACEMENT: "place it as in the earlier call, with jax.device_put",
-    MESH: "use one Mesh object for it",
-    NOT_TOLD: "compare what the two calls were given",
-    LAYOUT: "give it one layout, with jax.device_put and a Format",
-    CONFIG: "set it once, before the first call",
-    GONE: (
-        "its entry was evicted, or cleared, or went with the function that had"
-        " it: keep that alive, and clear no caches in a loop"
-    ),
-    NOT_NOTED: "explain from the function's first call on",
-    TYPE: "pass the same type of value in every call",
-}
-
-
-def whole_call(kind: str) -> Difference:
-  """A difference that is of no one argument."""
-  return Difference(kind, "", "", "", ADVICE[kind])
 
 
 def short_text(value: Any) -> str:
@@ -171,17 +124,13 @@ def _where(sharding: Any, rank: int) -> Any:
     return kind, devices, hash(sharding)
 
 
-def _padded(spec: Any, rank: int) -> str:
-  axes = list(getattr(spec, "_partitions", spec))
-  return f"P({', '.join(map(repr, axes + [None] * (rank - len(axes))))})"
-
-
 def _text(sharding: Any) -> str:
   spec = getattr(sharding, "spec", None)
   text = short_text(sharding if spec is None else spec)
   text = text.replace("PartitionSpec(", "P(")
   kind = getattr(sharding, "memory_kind", None)
-  return text if kind in (None, _default_kind(sharding)) else f"{text} in {kind}"
+  is_default = kind in (None, _default_kind(sharding))
+  return text if is_default else f"{text} in {kind}"
 
 
 def _default_kind(sharding: Any) -> str | None:
@@ -204,147 +153,56 @@ def _spelling(sharding: Any) -> Any:
   )
 
 
-def _layout_of(array: Any) -> int | None:
-  # To ask a deleted array for its layout crashes jaxlib.
-  if array.is_deleted():
-    return None
-  try:
-    return hash(array._pjrt_layout)
-  except Exception:  # not all backends have layouts
-    return None
+# What the fastpath reads of a jax Array: shape, dtype, weak type, committed,
+# sharding and layout.
+Compared = tuple[tuple[int, ...], Any, bool, bool, Any, Any]
 
 
-def array_key(array: Any) -> tuple[Any, ...]:
-  """What the fastpath compares of a jax Array, in the cheapest form."""
-  aval = array.aval
-  return (
-      aval.shape,
-      aval.dtype,
-      aval.weak_type,
-      array._committed,
-      _spelling(array.sharding),
-      _layout_of(array),
-  )
+def compared_by_value(compared: Compared) -> tuple[Any, ...]:
+  """It in a form that keeps nothing alive, and is equal where it is."""
+  *others, sharding, layout = compared
+  return *others, _spelling(sharding), hash(layout)
 
 
-def leaf_of_array(array: Any, key: tuple[Any, ...]) -> Leaf:
-  """An `array_key` in the form that shows differences."""
-  *compared, spelling, layout = key
-  sharding = array.sharding
-  where = _where(sharding, len(array.aval.shape))
+def array_leaf(compared: Compared) -> Leaf:
+  """It in the form that shows differences."""
+  shape, dtype, weak_type, committed, sharding, layout = compared
   mesh = getattr(sharding, "mesh", None)
-  mesh_text = "" if mesh is None else short_text(mesh)
-  placement = Placement(where, spelling, _text(sharding), mesh_text)
-  return Leaf(*compared, placement, layout, "Array")
+  placement = Placement(
+      _where(sharding, len(shape)),
+      _spelling(sharding),
+      _text(sharding),
+      "" if mesh is None else short_text(mesh),
+  )
+  kind = "Array"
+  return Leaf(shape, dtype, weak_type, committed, placement, hash(layout), kind)
 
 
-def leaf_of(value: Any) -> Leaf | None:
+def other_leaf(value: Any) -> Leaf | None:
   """What the fastpath compares of an argument that is no jax Array.
 
   None if it compares nothing, since the value is none that it takes.
   """
   if isinstance(value, (bool, int, float, complex)):
     return Leaf((), None, True, False, None, None, type(value).__name__)
-  shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
   if isinstance(value, (np.ndarray, np.generic)):
-    return Leaf(shape, dtype, False, False, None, None, type(value).__name__)
+    kind = type(value).__name__
+    return Leaf(value.shape, value.dtype, False, False, None, None, kind)
   return None
 
 
-def _shown(leaf: Leaf) -> str:
-  if leaf.dtype is None:
-    return leaf.python_type
-  return f"{leaf.dtype}[{','.join(map(str, leaf.shape))}]"
+class _Opaque(NamedTuple):
+  """A configuration value that is no simple one."""
+
+  type_and_hash: tuple[str, int]
+  text: str
+
+  def __str__(self) -> str:
+    return self.text
 
 
-def _leaf_differences(path: str, old: Leaf, new: Leaf) -> Iterator[Difference]:
-  def difference(kind: str, was: str, now: str, advice: str = "") -> Difference:
-    return Difference(kind, path, was, now, advice or ADVICE[kind])
-
-  if (old.shape, old.dtype) != (new.shape, new.dtype):
-    yield difference(SHAPE, _shown(old), _shown(new))
-    return
-  if old.weak_type != new.weak_type:
-    weak = {True: "weakly typed", False: "strongly typed"}
-    yield difference(WEAK_TYPE, weak[old.weak_type], weak[new.weak_type])
-  was, now = old.placement, new.placement
-  if was is None or now is None:
-    if old.python_type != new.python_type:
-      yield difference(TYPE, old.python_type, new.python_type)
-    return
-  if was.where != now.where:
-    old_text, new_text = was.text, now.text
-    if old_text == new_text:
-      old_text, new_text = f"{was.text} of {was.mesh}", f"{now.text} of {now.mesh}"
-    yield difference(PLACEMENT, old_text, new_text)
-  elif was.spelling != now.spelling:
-    if was.text == now.text or was.mesh != now.mesh:
-      yield difference(MESH, was.mesh, now.mesh)
-    else:
-      advice = f"write {was.text} for it wherever it is placed"
-      yield difference(SPELLING, was.text, now.text, advice)
-  if old.committed != new.committed:
-    said = {True: "committed", False: "uncommitted"}
-    yield difference(COMMITTED, said[old.committed], said[new.committed])
-  if old.layout != new.layout:
-    yield difference(LAYOUT, "another", "this one")
-
-
-def _static_differences(
-    old: tuple[Static, ...], new: tuple[Static, ...]
-) -> Iterator[Difference]:
-  was, now = ({s.path: s for s in statics} for statics in (old, new))
-  nothing = Static("", ("", 0), "not passed")
-  for path in dict.fromkeys((*now, *was)):
-    a, b = was.get(path, nothing), now.get(path, nothing)
-    if a.value != b.value:
-      old_text = a.text if a.text != b.text else "another that is shown alike"
-      yield Difference(STATIC, path, old_text, b.text, ADVICE[STATIC])
-
-
-def _structure_difference(
-    old: tuple[str, ...], new: tuple[str, ...]
-) -> Difference:
-  gone = [path for path in old if path not in set(new)]
-  added = [path for path in new if path not in set(old)]
-  if gone or added:
-    was = f"with {gone[0]}" if gone else f"without {added[0]}"
-    now = f"with {added[0]}" if added else f"without {gone[0]}"
-  else:
-    was, now = "other containers or metadata", "these"
-  return Difference(STRUCTURE, "", was, now, ADVICE[STRUCTURE])
-
-
-def distance(old: Signature, new: Signature) -> int:
-  """How far two signatures are apart: 0 if they are one."""
-  far = 1_000_000
-  if old.structure != new.structure or len(old.leaves) != len(new.leaves):
-    return far + abs(len(old.leaves) - len(new.leaves))
-  unlike = sum(map(operator.ne, old.leaves, new.leaves))
-  unlike += sum(map(operator.ne, old.configs, new.configs))
-  old_statics = [static.value for static in old.statics]
-  new_statics = [static.value for static in new.statics]
-  return unlike + (far // 2 if old_statics != new_statics else 0)
-
-
-def differences(
-    old: Signature,
-    new: Signature,
-    paths: Mapping[int, tuple[str, ...]],
-    leaves: Mapping[int, Leaf],
-    config_names: tuple[str, ...],
-) -> Iterator[Difference]:
-  """What tells `new` from `old`, whose numbers the mappings explain."""
-  yield from _static_differences(old.statics, new.statics)
-  if old.structure != new.structure:
-    yield _structure_difference(paths[old.structure], paths[new.structure])
-  else:
-    for path, was, now in zip(paths[new.structure], old.leaves, new.leaves):
-      if was != now:
-        yield from _leaf_differences(path, leaves[was], leaves[now])
-  for name, was, now in zip(config_names, old.configs, new.configs):
-    if was != now:
-      yield Difference(CONFIG, name, str(was), str(now), ADVICE[CONFIG])
+_MAX_OPAQUE = 256
+_opaque: dict[tuple[str, int], _Opaque] = {}
 
 
 def config_states() -> tuple[tuple[str, Any], ...]:
@@ -363,4 +221,10 @@ def config_value(state: Any) -> Any:
   value = state.value
   if value is None or isinstance(value, (bool, int, float, str)):
     return value
-  return f"{type(value).__name__} {hash(value) & 0xFFFF:04x}"
+  key = type(value).__name__, hash(value)
+  known = _opaque.get(key)
+  if known is None:
+    if len(_opaque) >= _MAX_OPAQUE:
+      _opaque.clear()
+    known = _opaque[key] = _Opaque(key, short_text(value))
+  return known

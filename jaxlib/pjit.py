@@ -29,8 +29,8 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
 from jaxlib import _fastpath_explain
-from jaxlib._fastpath_explain import Dispatch as Dispatch
-from jaxlib._fastpath_signature import Difference as Difference
+from jaxlib._fastpath_difference import Difference as Difference
+from jaxlib._fastpath_dispatch import Dispatch as Dispatch
 from jaxlib._pjit import counters as counters
 from jaxlib._pjit import physical_out_shardings as physical_out_shardings
 from jaxlib._pjit import set_explaining

@@ -23,8 +23,10 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
-from jaxlib import _fastpath_explain
+from jaxlib import _fastpath_history
 
+import interpreters
+from paths import ROOT
 from reproduction import keys, mesh_of, next_key
 
 Call = Callable[[], Any]
@@ -89,6 +91,14 @@ def with_precision(f: Any) -> list[Call]:
     return [lambda: f(1.0), set_and_call]
 
 
+def on_another_device(f: Any) -> list[Call]:
+    def set_and_call() -> None:
+        with jax.default_device(jax.devices()[1]):
+            f(1.0)
+
+    return [lambda: f(1.0), set_and_call]
+
+
 def committed_later(f: Any) -> list[Call]:
     x = jnp.ones(4, jnp.float32)
     return [lambda: f(x), lambda: f(jax.device_put(x, jax.devices()[0]))]
@@ -99,6 +109,8 @@ def weak_later(f: Any) -> list[Call]:
 
 
 ALL = "traced, lowered, compiled"
+ONLY_COMPILED = "not traced, lowered, compiled"
+KEY = keys("threefry2x32")
 NONE = "not traced, not lowered, not compiled"
 PROGRAMS = (
     Program("pytree structure", {}, twice_of({"a": 1.0}, {"a": 1.0, "b": 2.0}), ALL, [
@@ -121,31 +133,55 @@ PROGRAMS = (
     Program("dtype", {}, twice_of(floats(3), floats(3).astype(np.int32)), ALL, [
         "args[0]: shape or dtype: was float32[3], now int32[3]",
         "to mend it: each shape and dtype has an entry of its own; pad, or cast, to few"]),
+    Program("a key where an array was", {}, twice_of(floats(2).astype(np.uint32), KEY), ALL, [
+        "pytree structure: was with args[0], now with args[0] (base array)",
+        "to mend it: pass the same pytree structure in every call"]),
+    Program("a key of another kind", {}, twice_of(KEY, keys("rbg")), ALL, [
+        "args[0] (base array): shape or dtype: was uint32[2], now uint32[4]",
+        "to mend it: each shape and dtype has an entry of its own; pad, or cast, to few"]),
+    Program("an array where a float was", {}, twice_of(1.0, floats()), ALL, [
+        "args[0]: type of the argument: was float, now float32[]",
+        "to mend it: pass the same type of value in every call"]),
     Program("type of a scalar", {}, twice_of(1.0, 1), ALL, [
         "args[0]: type of the argument: was float, now int",
         "to mend it: pass the same type of value in every call"]),
     Program("weak type", {}, weak_later, ALL, [
         "args[0]: weak type: was strongly typed, now weakly typed",
         "to mend it: give it a dtype before the call: jnp.asarray(x, dtype)"]),
-    Program("committed or not", {}, committed_later, "not traced, lowered, compiled", [
+    Program("committed or not", {}, committed_later, ONLY_COMPILED, [
         "args[0]: committed or not: was uncommitted, now committed",
         "to mend it: place it with jax.device_put before the first call, too"]),
     Program("different placement", {}, placed_twice(P("a"), P("b")),
-            "not traced, lowered, compiled", [
+            ONLY_COMPILED, [
         "args[0]: sharding, different placement: was P('a',), now P('b',)",
         "to mend it: place it as in the earlier call, with jax.device_put"]),
     Program("spelled differently", {}, placed_twice(P("a"), P("a", None)), NONE, [
         "args[0]: sharding, same placement, spelled differently: was P('a',), now P('a', None)",
         "to mend it: write P('a',) for it wherever it is placed"]),
+    Program("a key spelled differently", {},
+            lambda f: [lambda: f(place(keys("threefry2x32", (4, 4)), P("a"))),
+                       lambda: f(place(keys("threefry2x32", (4, 4)), P("a", None)))], NONE, [
+        "args[0] (base array): sharding, same placement, spelled differently: "
+        "was P('a', None), now P('a', None, None)",
+        "to mend it: place it with jax.device_put and one sharding, wherever it is made"]),
     Program("metadata of a node", {}, twice_of({"a": 1.0}, {"b": 1.0}), ALL, [
         "pytree structure: was with args[0]['a'], now with args[0]['b']",
         "to mend it: pass the same pytree structure in every call"]),
+    Program("static argument by position, then by name",
+            {"static_argnums": 1, "static_argnames": "n"},
+            lambda f: [lambda: f(1.0, 2), lambda: f(1.0, n=2)], ALL, [
+        "kwargs['n']: static argument: was not passed, now 2",
+        "args[1]: static argument: was 2, now not passed",
+        "to mend it: pass it by position in every call, or by name in every call"]),
     Program("static arguments of one hash", {"static_argnums": 1},
             lambda f: [lambda: f(1.0, -1), lambda: f(1.0, -2)], ALL, [
         "args[1]: static argument: was -1, now -2",
         "to mend it: each value has an entry of its own; pass what varies as an array"]),
     Program("jit configuration", {}, with_precision, ALL, [
         "default_matmul_precision: jit configuration: was None, now float32",
+        "to mend it: set it once, before the first call"]),
+    Program("jit configuration that is no simple value", {}, on_another_device, ALL, [
+        f"default_device: jit configuration: was None, now {jax.devices()[1]!r}",
         "to mend it: set it once, before the first call"]),
     Program("an entry that is gone", {}, cleared, ALL, [
         "the same signature as an earlier call, whose entry is gone",
@@ -248,9 +284,26 @@ def test_a_fed_back_key_without_the_rule_is_told_apart_by_its_spelling(
         return
     assert [lines[1:] for lines in said] == [[
         "for train_step defined at here, entry 2",
-        "args[0]['rng']: sharding, same placement, spelled differently: was P(None,), now P()",
-        "to mend it: write P(None,) for it wherever it is placed",
+        "args[0]['rng'] (base array): sharding, same placement, spelled differently: "
+        "was P(None,), now P()",
+        "to mend it: switch this wheel's rule on: JAXLIB_PJIT_PHYSICAL_OUT_SHARDINGS=1",
     ]]  # fmt: skip
+
+
+@pytest.mark.skipif(jax.__version_info__ >= (0, 11), reason="a scalar key is right there")
+@pytest.mark.parametrize("page", ["README.md", "docs/explaining_misses.md"])
+def test_the_transcript_is_what_the_example_gets(page: str) -> None:
+    example = ROOT / "docs" / "examples" / "train.py"
+
+    done = interpreters.run(
+        [str(example)],
+        settings={"JAX_EXPLAIN_CACHE_MISSES": "1", "JAXLIB_PJIT_PHYSICAL_OUT_SHARDINGS": "0"},
+        devices=2,
+    )
+
+    said = re.sub(r"\d+\.\d{3} ms", "0.846 ms", done.stderr.replace(f"{example.parent}/", ""))
+    said = re.search(r"FASTPATH.*\n( .*\n)+", said)[0]
+    assert f"```\n{said}```" in (ROOT / page).read_text()
 
 
 def test_a_fed_back_key_with_the_rule_has_no_miss() -> None:
@@ -384,6 +437,32 @@ def test_of_sixty_four_signatures_the_oldest_is_forgotten_and_that_is_said() -> 
     assert len(said) == 65
     assert not any("forgotten" in line for line in said[62])
     assert said[-1][3] == "the last 64 signatures were compared, 2 older ones are forgotten"
+
+
+def test_calls_that_raise_leave_nothing_behind() -> None:
+    f = fresh()
+
+    def call(n: int) -> None:
+        with pytest.raises(TypeError):
+            f({str(n): floats(n)}, object())
+
+    explained(lambda: f(1.0), *(functools.partial(call, n) for n in range(3000)))
+
+    ((_, history),) = (
+        known for key, known in _fastpath_history._histories.items() if key[0] == id(f.__wrapped__)
+    )
+    assert history._size() < 1100
+
+
+def test_a_first_dispatch_reads_as_one() -> None:
+    with jaxlib.pjit.dispatches() as found:
+        fresh()(1.0)
+
+    assert told(found) == [[
+        "FIRST DISPATCH at here (test_a_first_dispatch_reads_as_one) costing T ms "
+        "(traced, lowered, compiled)",
+        "for step defined at here, entry 1",
+    ]]  # fmt: skip
 
 
 def test_concurrent_calls_do_not_mix() -> None:
@@ -520,10 +599,10 @@ def test_without_the_flag_nothing_is_logged_and_nothing_is_noted(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     f = fresh()
-    before = dict(_fastpath_explain._histories)
+    before = dict(_fastpath_history._histories)
 
     f(1.0)
     f(1)
 
     assert records_of(caplog) == []
-    assert _fastpath_explain._histories == before
+    assert _fastpath_history._histories == before

@@ -1,0 +1,123 @@
+# Copyright 2026 The JAX Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#     https://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""One slow dispatch, and what is said of it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+from jaxlib._fastpath_difference import Difference
+from jaxlib._fastpath_history import MAX_SIGNATURES
+
+MAX_SHOWN = 5  # differences in a log record
+
+NOT_OFFERED = "JAX did not offer a fastpath for it"
+UNCOMMITTED = "an argument is an uncommitted array on several devices"
+NO_ARRAY_ARGUMENT = "an argument is no array"
+NO_ARRAY_RESULT = "a result is no array"
+EFFECTS = "it has host callbacks or other effects"
+MUTABLE_REFS = "it reads or writes mutable refs"
+PROFILE_GUIDED = "it is to be compiled again, guided by a profile"
+REASON_ADVICE = {
+    UNCOMMITTED: "commit it with jax.device_put(x, sharding)",
+    NO_ARRAY_ARGUMENT: "pass an array, or make the argument static",
+    EFFECTS: "leave the callback out of the step where speed matters",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Dispatch:
+  """One slow dispatch.
+
+  Attributes:
+    function: the name of the jitted function.
+    defined_at: `file:line`, or `ahead of time`.
+    called_from: `file:line (function)`, the user's frame and not JAX's.
+    seconds: from the call of Python to its return.
+    traced, lowered, compiled: how often, by JAX's monitoring events.
+    entry: which of the function's signatures this is, from 1.
+    is_first: whether it is the function's first; no miss then.
+    differences: from the closest earlier signature, if that is what it missed
+      for.
+    reason: why the function never takes the fastpath, if that is why.
+    dropped: signatures of the function that are no longer remembered.
+  """
+
+  function: str
+  defined_at: str
+  called_from: str
+  seconds: float
+  traced: int
+  lowered: int
+  compiled: int
+  entry: int
+  is_first: bool
+  differences: tuple[Difference, ...]
+  reason: str | None
+  dropped: int
+
+  @property
+  def is_miss(self) -> bool:
+    return not self.is_first
+
+  @property
+  def cause(self) -> str:
+    """The chief reason, in a few words."""
+    if self.reason is not None:
+      return self.reason
+    return self.differences[0].kind if self.differences else "first call"
+
+  @property
+  def advice(self) -> str | None:
+    if self.reason is not None:
+      return REASON_ADVICE.get(self.reason)
+    return self.differences[0].advice if self.differences else None
+
+  def __str__(self) -> str:
+    return "\n  ".join(_lines(self))
+
+
+def _lines(dispatch: Dispatch) -> Iterator[str]:
+  work = ", ".join(
+      f"{'' if count else 'not '}{what}"
+      for what, count in (
+          ("traced", dispatch.traced),
+          ("lowered", dispatch.lowered),
+          ("compiled", dispatch.compiled),
+      )
+  )
+  what, why = "FASTPATH CACHE MISS", " because:"
+  if dispatch.is_first:
+    what, why = "FIRST DISPATCH", ""
+  yield (
+      f"{what} at {dispatch.called_from} costing "
+      f"{dispatch.seconds * 1e3:.3f} ms ({work}){why}"
+  )
+  function = f"for {dispatch.function} defined at {dispatch.defined_at}"
+  if dispatch.reason is not None:
+    yield f"{function}, which never takes the fastpath: {dispatch.reason}"
+  else:
+    yield f"{function}, entry {dispatch.entry}"
+  for difference in dispatch.differences[:MAX_SHOWN]:
+    yield str(difference)
+  if len(dispatch.differences) > MAX_SHOWN:
+    yield f"and {len(dispatch.differences) - MAX_SHOWN} more differences"
+  if dispatch.dropped:
+    yield (
+        f"the last {MAX_SIGNATURES} signatures were compared, "
+        f"{dispatch.dropped} older ones are forgotten"
+    )
+  if dispatch.advice:
+    yield f"to mend it: {dispatch.advice}"
