@@ -126,7 +126,9 @@ def register_as_canonical(array_type: type) -> None:
     """Tells jax that values of the type need no conversion, in the release's own way."""
     if hasattr(dtypes, "register_canonicalize_value_handler"):
         dtypes.register_canonicalize_value_handler(array_type, None)
-        return
-    from jax._src.interpreters import xla
+    elif hasattr(dtypes, "canonicalize_value_handlers"):
+        dtypes.canonicalize_value_handlers[array_type] = lambda x: x
+    else:
+        from jax._src.interpreters import xla
 
-    xla.canonicalize_dtype_handlers[array_type] = lambda x: x
+        xla.canonicalize_dtype_handlers[array_type] = lambda x: x
