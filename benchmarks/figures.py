@@ -192,6 +192,7 @@ def miss(samples: Sequence[Sample]) -> Iterator[dict]:
                 ("JAX's conversion", "us", median(conversion)),
             ]
             if "on_us" in mine[0]:
+                explained = np.array([each["explained_us"] for each in mine])
                 cost = np.array([each["on_us"] - each["off_us"] for each in mine])
                 costs[n] = float(np.median(cost))
                 parts += [
@@ -199,6 +200,7 @@ def miss(samples: Sequence[Sample]) -> Iterator[dict]:
                     ("rule, per output", "us", median(cost / n)),
                     ("rule / slow dispatch", "%", median(cost / slow * 100)),
                     ("rule / JAX's conversion", "", median(cost / conversion)),
+                    ("explaining / slow dispatch", "%", median((explained / slow - 1) * 100)),
                 ]
             for name, unit, interval in parts:
                 yield figure("miss", name, unit, interval, len(mine), **what)

@@ -46,9 +46,10 @@ def bench(
     plan = QUICK if quick else FULL
     with refusing_os_errors(f"write to {out}"):
         out.mkdir(parents=True, exist_ok=True)
+    load_before = bench_machine.load()  # that is not of what is made for the run
     with steps() as step:
         kit = _kit(step, version, python, platform)
-        run = _facts(kit, place, quick)
+        run = _facts(kit, place, quick, load_before)
         run["samples"] = [
             *bench_samples.samples(step, kit.pythons, place, plan),
             *bench_processes.samples(step, kit, python, plan),
@@ -85,8 +86,8 @@ def _kit(step: Step, version: str, python: Interpreter, platform: str) -> Kit:
     return Kit(source, wheel, pythons, reckoner, notes)
 
 
-def _facts(kit: Kit, place: Place, quick: bool) -> dict:
-    machine = bench_machine.machine() | {"load_before": bench_machine.load()}
+def _facts(kit: Kit, place: Place, quick: bool, load_before: float) -> dict:
+    machine = bench_machine.machine() | {"load_before": load_before}
     with working(kit.pythons, place) as workers:
         versions = {name: ask(worker, "facts") for name, worker in workers.items()}
     found = versions["stock"]["devices"]

@@ -41,8 +41,9 @@ def samples(step: Step, kit: Kit, python: Interpreter, plan: Plan) -> Iterator[d
         yield from _imports_and_functions(kit, plan, report)
     with step("Run Google Benchmark on the rule alone"):
         yield from _rule_alone(kit, python, plan)
-    with step("Count instructions with callgrind"):
-        yield from _instructions(kit, plan)
+    if plan.instruction_sizes:
+        with step("Count instructions with callgrind"):
+            yield from _instructions(kit, plan)
     with step("Build the wheel from nothing"):
         yield _build(kit, python)
 
