@@ -237,6 +237,12 @@ PAIRS = (
          of_mesh(P("a"), memory="pinned_host"), lacks=without_host_memory),
 )  # fmt: skip
 
+ON_ONE_DEVICE = {
+    *(f"{shape}, {spec}, mesh of one device" for spec, shape in FEW),
+    *("uncommitted", "one device, no mesh"),
+    *("mesh of one device or that device", "committed or not"),
+}
+
 
 def placed_key(impl: str, shape: Shape, place: Place) -> jax.Array:
     key = keys(own_dtypes.impl_of(impl), shape)
