@@ -21,6 +21,7 @@ limitations under the License.
 #include <thread>  // NOLINT
 #include <vector>
 
+#include "jaxlib/log_testing.h"
 #include "jaxlib/python_testing.h"
 #include "jaxlib/step_aside.h"
 #include "nanobind/nanobind.h"
@@ -43,8 +44,9 @@ class CacheMissTest : public testing::Test {
     GetStepAsideState().warned = false;
     GetDispatchState().enabled = true;
     scope_.Set("make", nb::cpp_function(&Make));
+    scope_.Run(kRecordLog);
     scope_.Run(R"(
-import gc, logging, pickle, sys, weakref
+import gc, pickle, sys, weakref
 mesh = Mesh()
 physical, logical = NamedSharding(mesh, P(None)), NamedSharding(mesh, P())
 def returns_key(*args, **kwargs):
@@ -53,15 +55,6 @@ def wrap(cache_miss, static_argnums=(), static_argnames=(),
          registry=dispatch_registry, global_cache_key=NOTHING_ASKED):
   return make(cache_miss, static_argnums, static_argnames, registry,
               global_cache_key)
-class Records(logging.Handler):
-  def __init__(self):
-    super().__init__()
-    self.messages = []
-  def emit(self, record):
-    self.messages.append(record.getMessage())
-records = Records()
-logging.getLogger("jaxlib.pjit").handlers = [records]
-logging.getLogger("jaxlib.pjit").propagate = False
 )");
   }
 

@@ -21,6 +21,7 @@ limitations under the License.
 
 #include <cstdlib>
 
+#include "jaxlib/log_testing.h"
 #include "jaxlib/python_testing.h"
 
 extern "C" {
@@ -101,17 +102,8 @@ class JaxStubTest : public testing::TestWithParam<Protocol> {
   JaxStubTest() {
     protocol = GetParam();
     unsetenv("JAXLIB_PJIT_STRICT");
+    scope_.Run(kRecordLog);
     scope_.Run(R"(
-import logging
-class Records(logging.Handler):
-  def __init__(self):
-    super().__init__()
-    self.messages = []
-  def emit(self, record):
-    self.messages.append(record.getMessage())
-records = Records()
-logging.getLogger("jaxlib.pjit").handlers = [records]
-logging.getLogger("jaxlib.pjit").propagate = False
 def provide(install):
   sys.modules["jaxlib._pjit"] = types.SimpleNamespace(install=install)
 def ours(module):
