@@ -62,16 +62,28 @@ nb::object Module(const char* name) {
   return nb::module_::import_(name);
 }
 
-// The type of JAX's arrays. Looked up once, as it lives as long as the process:
-// for one output that costs more than the rest of the rule.
-nb::handle ArrayType() {
-  static std::atomic<PyObject*> type{nullptr};
-  PyObject* known = type.load(std::memory_order_acquire);
+// What `make` makes, made once and never dropped, as what lives as long as the
+// process: to look it up again would cost a small dispatch more than the rest
+// of the rule. `Make` tells one from another.
+template <typename Make>
+nb::handle Lasting(Make make) {
+  static std::atomic<PyObject*> made{nullptr};
+  PyObject* known = made.load(std::memory_order_acquire);
   if (known == nullptr) {
-    known = nb::object(Module("jaxlib._jax").attr("ArrayImpl")).release().ptr();
-    type.store(known, std::memory_order_release);
+    known = nb::object(make()).release().ptr();
+    made.store(known, std::memory_order_release);
   }
   return known;
+}
+
+// The type of JAX's arrays.
+nb::handle ArrayType() {
+  return Lasting([] { return Module("jaxlib._jax").attr("ArrayImpl"); });
+}
+
+nb::handle DefaultRegistry() {
+  return Lasting(
+      [] { return Module("jaxlib._jax.pytree").attr("default_registry")(); });
 }
 
 // Whether a pytree of Python's own containers has nothing but arrays, which is
@@ -97,13 +109,12 @@ bool HasOnlyArrays(PyObject* tree, PyTypeObject* array_type) {
 
 // What tells an extended leaf from a plain array.
 struct Registries {
-  nb::object default_registry;
+  nb::handle default_registry;
   nb::handle dispatch_registry;
   nb::handle array_type;
 
   explicit Registries(nb::handle dispatch_registry)
-      : default_registry(
-            Module("jaxlib._jax.pytree").attr("default_registry")()),
+      : default_registry(DefaultRegistry()),
         dispatch_registry(dispatch_registry),
         array_type(ArrayType()) {}
 
@@ -165,7 +176,8 @@ class DispatchTree {
     nb::list leaves = Made<nb::list>(PyList_New(0));
     for (size_t leaf : others) leaves.append(Leaf(leaf));
     bases_ = Flatten(registries.dispatch_registry, leaves);
-    // Nearly always each leaf has one base array.
+    // Nearly always each leaf has one base array. None has fewer, or it would
+    // hold nothing.
     bool one_each = nb::len(bases_.leaves) == others.size();
     size_t base = 0;
     for (size_t i = 0; i < others.size(); ++i) {
