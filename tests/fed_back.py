@@ -38,6 +38,7 @@ class Route:
     call: Callable[[Any, Any], Any] = lambda f, state: f(state)
     entries: Callable[[Any], int] = lambda f: f._cache_size()
     goal: tuple[int, ...] = FIVE_ONES
+    lacks: str = ""  # what the release has not got, if that is so
 
 
 def fresh(step: Callable[..., Any], **options: Any) -> Any:
@@ -179,6 +180,13 @@ def constrained_to(spec: P) -> Callable[[Any], Any]:
     return lambda first: fresh(
         lambda key: jax.lax.with_sharding_constraint(bumped(key), placed_as(spec))
     )
+
+
+WITHOUT_EXPORTED_KEYS = (
+    "jax 0.7 cannot compile a call of an exported function of keys"
+    if jax.__version_info__[:2] == (0, 7)
+    else ""
+)
 
 
 def exported(step: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -325,8 +333,8 @@ ROUTES = (
     Route("in_shardings and out_shardings", MATRIX,
           lambda first: fresh(bumped, in_shardings=placed_as(P("a")),
                               out_shardings=placed_as(P("a")))),
-    Route("exported, scalar key", SCALAR, exported(next_key)),
-    Route("exported, key array", ARRAY, exported(bumped)),
+    Route("exported, scalar key", SCALAR, exported(next_key), lacks=WITHOUT_EXPORTED_KEYS),
+    Route("exported, key array", ARRAY, exported(bumped), lacks=WITHOUT_EXPORTED_KEYS),
     Route("shard_map inside jit", MATRIX, jitted(in_shard_map)),
     Route("scan", SCALAR, jitted(in_scan)),
     Route("while_loop", MATRIX, jitted(in_while_loop)),
@@ -390,7 +398,10 @@ def title(route: Route, impl: str) -> str:
 def values() -> dict[str, list[str]]:
     """What each route computes, by its name and the key's implementation."""
     return {
-        title(route, impl): bits(fed_back(route, impl).state) for route in ROUTES for impl in IMPLS
+        title(route, impl): bits(fed_back(route, impl).state)
+        for route in ROUTES
+        if not route.lacks
+        for impl in IMPLS
     }
 
 
