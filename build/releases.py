@@ -28,6 +28,13 @@ ALL = "all"
 NEWEST = "newest"
 _PINNED = ("0.6.2", "0.7.2", "0.8.3", "0.9.2", "0.10.2")
 _NAME = "test-matrix"
+# Test modules that meet no jaxlib: they run for the first release alone.
+_OF_NO_RELEASE = (
+    "build_test.py",
+    "conformance_test.py",
+    "nanobind_releases_test.py",
+    "releases_test.py",
+)
 
 
 class Release(NamedTuple):
@@ -72,43 +79,56 @@ def test_releases(
 
     Args:
       names: versions, to be tested on `python`; or `newest`, the newest jax there is on the newest
-        Python found; or `all`, which is both.
+        Python found; or `all`, which is both, as far as there is a newer Python.
       out: where our wheels and the table are to be.
 
     Raises:
       Refusal: a wheel could not be had or made, or the table not written.
     """
     with steps() as step:
+        wanted, left_out = releases(step, names, python)
         # One after the other: Bazel has one folder of outputs.
-        wheels = [_wheels(step, each, out) for each in releases(step, names, python)]
+        wheels = [_wheels(step, each, out) for each in wanted]
     pythons = dict.fromkeys(each.release.python for each in wheels)
     cpp = {each.abi: test_extensions(each) for each in pythons}
     stop = threading.Event()
     with steps() as step:
         try:
-            tested = in_parallel(lambda each: _test(step, each, pytest_arguments, stop), wheels)
+            tested = in_parallel(
+                lambda each: _test(step, each, _modules(each is wheels[0]), pytest_arguments, stop),
+                wheels,
+            )
         except BaseException:
             stop.set()
             raise
     show(tested)
     write(out, cpp, tested)
+    for line in left_out:
+        print(line)
     return judge(cpp, tested)
 
 
-def releases(step: Step, names: Sequence[str], python: Interpreter) -> list[Release]:
-    """What the names stand for.
+def releases(
+    step: Step, names: Sequence[str], python: Interpreter
+) -> tuple[list[Release], list[str]]:
+    """What the names stand for, and a line for what `all` has to leave out.
 
     Raises:
-      Refusal: one is no version, or there is no Python for the newest.
+      Refusal: one is no version, or there is no Python for the newest, which is asked for.
     """
     wanted = [each for name in names for each in ((*_PINNED, NEWEST) if name == ALL else (name,))]
     for name in wanted:
         if name != NEWEST and not stock_wheel.is_version(name):
             raise Refusal(f"--releases {name}: is no version; give some such as 0.10.2, or all")
-    return [
-        newest_release(step) if name == NEWEST else Release(name, python)
-        for name in dict.fromkeys(wanted)
-    ]
+    found_releases, left_out = [], []
+    for name in dict.fromkeys(wanted):
+        try:
+            found_releases.append(newest_release(step) if name == NEWEST else Release(name, python))
+        except Refusal as refusal:
+            if NEWEST in names:
+                raise
+            left_out.append(f"left out: {refusal}")
+    return found_releases, left_out
 
 
 def newest_release(step: Step) -> Release:
@@ -131,9 +151,18 @@ def _wheels(step: Step, release: Release, out: Path) -> Wheels:
     return Wheels(release, stock, products.our_wheel(step, stock, release.python, out))
 
 
-def _test(step: Step, wheels: Wheels, arguments: Sequence[str], stop: threading.Event) -> Result:
+def _modules(is_first: bool) -> list[str]:
+    return [name for name in modules() if is_first or Path(name).name not in _OF_NO_RELEASE]
+
+
+def _test(
+    step: Step,
+    wheels: Wheels,
+    names: Sequence[str],
+    arguments: Sequence[str],
+    stop: threading.Event,
+) -> Result:
     release, start = wheels.release, time.monotonic()
-    names = modules()
     tested: dict[str, Module] = {}
     error = ""
     try:
@@ -198,7 +227,7 @@ def matrix(tested: Sequence[Result]) -> list[list[str]]:
 
 def _cell(module: Module | None) -> str:
     if module is None:
-        return "not run"
+        return ""
     return "crashed" if module.tally is None else " / ".join(map(str, module.tally))
 
 
