@@ -17,18 +17,25 @@
   python -m jaxlib.fastpath_report [--json FILE] -m MODULE [ARGUMENT ...]
 
 The program runs unchanged, with its own output and exit status. The report goes
-to stderr when it ends: a line for each function, the costliest first.
+to stderr when its threads and its exit handlers have ended: a line for each
+function, the costliest first.
 """
 
 from __future__ import annotations
 
 import argparse
+import atexit
+import builtins
 import collections
+import contextlib
+import importlib.machinery
 import importlib.util
 import json
+import os
+import pkgutil
 import runpy
 import sys
-import traceback
+import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -104,48 +111,135 @@ def show(report: list[Row]) -> None:
   console.Console(stderr=True).print(shown, markup=False, highlight=False)
 
 
-def _program(options: argparse.Namespace) -> Callable[[], Any]:
+def _program(options: argparse.Namespace) -> Callable[[], None]:
   """What runs the program as Python itself would."""
+  # Not runpy's public functions: they take `__main__` and `sys.argv` back when
+  # the program's text ends, and its threads and exit handlers may use them.
+  main = sys.modules["__main__"] = types.ModuleType("__main__")
+  main.__builtins__ = builtins
   if options.module:
-    sys.argv = [options.module, *options.arguments]
-    sys.path[0] = str(Path.cwd())
-    return lambda: runpy.run_module(
-        options.module, run_name="__main__", alter_sys=True
-    )
+    sys.argv = ["-m", *options.arguments]
+    return lambda: runpy._run_module_as_main(options.module)
   sys.argv = [options.script, *options.arguments]
-  sys.path[0] = str(Path(options.script).absolute().parent)
-  script = str(Path(options.script).absolute())
-  return lambda: runpy.run_path(script, run_name="__main__")
+  return _script(main, str(Path(options.script).absolute()))
 
 
-def _status(error: SystemExit) -> int:
-  if error.code is None or isinstance(error.code, int):
-    return error.code or 0
-  print(error.code, file=sys.stderr)
-  return 1
+def _script(main: types.ModuleType, path: str) -> Callable[[], None]:
+  # With safe_path, Python did not put the folder of this `-m` there.
+  is_safe = getattr(sys.flags, "safe_path", sys.flags.isolated)
+  if not is_safe:
+    del sys.path[0]
+  if pkgutil.get_importer(path) is not None:  # a folder or a zip file
+    sys.path.insert(0, path)
+    return lambda: runpy._run_module_as_main("__main__", alter_argv=False)
+  if not is_safe:
+    sys.path.insert(0, str(Path(path).resolve().parent))
+  return lambda: _run_file(main, path)
 
 
-def _is_own(frame: traceback.FrameSummary) -> bool:
-  return frame.filename == __file__ or "runpy" in frame.filename
+def _run_file(main: types.ModuleType, path: str) -> None:
+  main.__file__, main.__cached__ = path, None
+  if path.endswith(".pyc"):
+    loader = importlib.machinery.SourcelessFileLoader("__main__", path)
+    code = loader.get_code("__main__")
+  else:
+    loader = importlib.machinery.SourceFileLoader("__main__", path)
+    # The loader's own way would leave a file in `__pycache__`.
+    code = compile(Path(path).read_bytes(), path, "exec", dont_inherit=True)
+  main.__loader__ = loader
+  exec(code, main.__dict__)
 
 
-def _run(program: Callable[[], Any]) -> int:
-  """Runs the program, and returns the exit status that Python would give."""
+def _strip(error: BaseException) -> None:
+  """Takes the frames of this module off the start of an error's traceback."""
+  frames = error.__traceback__
+  while frames is not None and frames.tb_frame.f_globals is globals():
+    frames = frames.tb_next
+  error.__traceback__ = frames
+
+
+def _strip_when_shown(error: BaseException) -> None:
+  """Has Python show an error as if the program had been run by itself.
+
+  The frames that are under the program's, from Python's `-m` to here, are added
+  on the way out. So they are taken off where the error gets to the hook.
+  """
+  _strip(error)
+  frames = error.__traceback__
+  hook = sys.excepthook
+
+  def show_stripped(
+      kind: type[BaseException],
+      value: BaseException,
+      whole: types.TracebackType | None,
+  ) -> None:
+    del whole
+    sys.excepthook = hook
+    sys.last_traceback = value.__traceback__ = frames
+    try:
+      hook(kind, value, frames)
+    except BaseException as error:  # Python shows that, too
+      _strip(error)
+      raise
+
+  sys.excepthook = show_stripped
+
+
+def _write(report: list[Row], file: str) -> None:
+  text = json.dumps([row._asdict() for row in report], indent=2)
   try:
-    program()
-  except SystemExit as error:
-    return _status(error)
-  except KeyboardInterrupt:
-    traceback.print_exc()
-    return 130
-  except BaseException as error:  # Python would print it, and so does this
-    shown = traceback.TracebackException.from_exception(error)
-    own = [_is_own(frame) for frame in shown.stack]
-    first = own.index(False) if False in own else 0
-    shown.stack = traceback.StackSummary.from_list(shown.stack[first:])
-    print("".join(shown.format()), end="", file=sys.stderr)
-    return 1
-  return 0
+    Path(file).write_text(text + "\n")
+  except OSError as error:
+    print(f"fastpath_report: {file}: {error.strerror}", file=sys.stderr)
+
+
+class _Run:
+  """A run of the program, from which the report is made when Python exits."""
+
+  def __init__(self, file: str | None) -> None:
+    import jaxlib.pjit
+
+    self._file = file
+    self._pid = os.getpid()
+    self._is_interrupted = False
+    self._collecting = contextlib.ExitStack()
+    self._found = self._collecting.enter_context(jaxlib.pjit.dispatches())
+    # Before any exit handler of the program's, so this one runs after them.
+    atexit.register(self._end)
+
+  def run(self, program: Callable[[], None]) -> None:
+    """Runs the program. Python is to see what it raises, and end as it says."""
+    try:
+      program()
+    except SystemExit:
+      raise
+    except BaseException as error:
+      self._is_interrupted = type(error) is KeyboardInterrupt
+      _strip_when_shown(error)
+      raise
+
+  def _end(self) -> None:
+    if os.getpid() != self._pid:  # the program forked
+      return
+    self._collecting.close()
+    # The program's output comes first. If it can not be written, Python tells.
+    with contextlib.suppress(Exception):
+      sys.stdout.flush()
+    report = rows(self._found)
+    if self._file:
+      _write(report, self._file)
+    show(report)
+    if self._is_interrupted:
+      _interrupt_again()
+
+
+def _interrupt_again() -> None:
+  """Has Python end by SIGINT, which it forgets at each `exec` of a text.
+
+  Importing rich has some.
+  """
+  with contextlib.suppress(KeyboardInterrupt):
+    exec("raise KeyboardInterrupt")
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
@@ -165,7 +259,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     if not options.rest:
       parser.error("name a script, or a module with -m")
     options.script, *options.arguments = options.rest
-    if not Path(options.script).is_file():
+    if not Path(options.script).exists():
       parser.error(f"{options.script}: not found; name a script to run")
   return options
 
@@ -182,25 +276,15 @@ def _check(options: argparse.Namespace) -> str | None:
   return None
 
 
-def main(arguments: list[str]) -> int:
-  """Runs the command line and returns the program's exit status."""
+def main(arguments: list[str]) -> None:
+  """Runs the command line, and ends as the program does."""
   options = _parse(arguments)
   problem = _check(options)
   if problem is not None:
     print(f"fastpath_report: {problem}", file=sys.stderr)
-    return 2
-  import jaxlib.pjit
-
-  with jaxlib.pjit.dispatches() as found:
-    status = _run(_program(options))
-  sys.stdout.flush()
-  report = rows(found)
-  show(report)
-  if options.json:
-    text = json.dumps([row._asdict() for row in report], indent=2)
-    Path(options.json).write_text(text + "\n")
-  return status
+    sys.exit(2)
+  _Run(options.json).run(_program(options))
 
 
 if __name__ == "__main__":
-  sys.exit(main(sys.argv[1:]))
+  main(sys.argv[1:])

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import py_compile
+import shutil
+import signal
 import subprocess
 from pathlib import Path
 
@@ -12,6 +16,8 @@ import pytest
 
 import interpreters
 from paths import ROOT
+
+TITLE = "Slow dispatches of jitted functions"
 
 SCRIPT = """
 import sys
@@ -32,6 +38,19 @@ def report(
     return interpreters.run(
         ["-m", "jaxlib.fastpath_report", *arguments], settings=settings, devices=2
     )
+
+
+def assert_runs_as_by_itself(
+    *arguments: str, settings: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """The same status and output as without the report, and then the report."""
+    by_itself = interpreters.run([*arguments], settings=settings, devices=2)
+    done = report(*arguments, settings=settings)
+    assert (done.returncode, done.stdout) == (by_itself.returncode, by_itself.stdout)
+    said = len(by_itself.stderr)
+    assert done.stderr[:said] == by_itself.stderr
+    assert done.stderr[said:].lstrip().startswith(TITLE)
+    return by_itself
 
 
 @pytest.fixture
@@ -86,32 +105,161 @@ def test_the_json_has_the_same_rows(script: Path, tmp_path: Path) -> None:
     }
 
 
+HOOK = """
+def hook(kind, error, frames):
+    names = [frame.f_code.co_name for frame, _ in traceback.walk_tb(frames)]
+    print("hook:", kind, error, names, sys.excepthook is hook)
+    print(frames is error.__traceback__ is sys.last_traceback)
+    {0}
+sys.excepthook = hook
+def fails():
+    1 / 0
+fails()
+"""
+
+# How the program ends, and its exit status.
 ENDINGS = (
-    # How the program ends, its exit status, what is on stderr before the report.
-    ("sys.exit(3)", 3, ""),
-    ("sys.exit()", 0, ""),
-    ("sys.exit('no more')", 1, "no more\n"),
-    (
-        "1 / 0",
-        1,
-        'Traceback (most recent call last):\n  File "{0}", line 2, in <module>\n    1 / 0\n'
-        "    ~~^~~\nZeroDivisionError: division by zero\n",
-    ),
+    ("sys.exit(3)", 3),
+    ("sys.exit()", 0),
+    ("sys.exit('no more')", 1),
+    ("1 / 0", 1),
+    ("def fails():\n    1 / 0\ntry:\n    fails()\nexcept Exception:\n    raise OSError", 1),
+    ("def no syntax", 1),
+    ("import jax\njax.jit(lambda x: x + 'a')(1)", 1),
+    (HOOK.format("pass"), 1),
+    (HOOK.format("raise OSError"), 1),
+    (HOOK.format("sys.exit(5)"), 5),
+    ("sys.excepthook = None\n1 / 0", 1),
+    ("raise KeyboardInterrupt", -signal.SIGINT),
+    ("os.kill(os.getpid(), signal.SIGINT)\ntime.sleep(60)", -signal.SIGINT),
+    ("class Own(KeyboardInterrupt):\n    pass\nraise Own", 1),
+    ("atexit.register(int, 'one')\nsys.exit(3)", 3),
+    ("threading.Thread(target=lambda: 1 / 0, name='one').start()", 0),
+    ("sys.stdout.close()", 0),
 )
 
 
-@pytest.mark.parametrize(("ending", "status", "said"), ENDINGS)
-def test_the_program_ends_as_it_would_by_itself(
-    ending: str, status: int, said: str, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("way", ["script", "module"])
+@pytest.mark.parametrize(("ending", "status"), ENDINGS)
+def test_the_program_ends_as_by_itself(ending: str, status: int, way: str, tmp_path: Path) -> None:
     script = tmp_path / "ends.py"
-    script.write_text(f"import sys\n{ending}\n")
+    script.write_text(f"import atexit, os, signal, sys, threading, time, traceback\n{ending}\n")
+    arguments = [str(script)] if way == "script" else ["-m", "ends"]
+    settings = {"PYTHONPATH": str(tmp_path)}
+
+    by_itself = assert_runs_as_by_itself(*arguments, settings=settings)
+
+    assert by_itself.returncode == status
+
+
+@pytest.mark.parametrize("name", ["no_such_module", "json", "json.no_such", "os.no_such"])
+def test_a_module_that_does_not_run_is_told_of_as_by_itself(name: str) -> None:
+    assert assert_runs_as_by_itself("-m", name).returncode == 1
+
+
+FACTS = """
+import atexit, sys, threading
+def facts():
+    is_main = vars(sys.modules["__main__"]) is globals()
+    print(sys.argv, sys.path, __name__, __package__, __spec__ is None, type(__loader__))
+    print(is_main, __builtins__)
+def late():
+    threading.main_thread().join()
+    facts()
+facts()
+def noted(x: 1 + 1):
+    pass
+print(__file__, __cached__, noted.__annotations__)
+threading.Thread(target=late).start()
+atexit.register(facts)
+"""
+
+WAYS = (
+    ["{0}/program.py", "argument", "-m"],
+    ["-m", "program", "argument"],
+    ["{0}/other/link.py"],
+    ["{0}/program.pyc"],
+    ["{0}/folder"],
+    ["{0}/packed.zip"],
+)
+
+
+@pytest.mark.parametrize("safe_path", ["", "1"], ids=["", "safe path"])
+@pytest.mark.parametrize("way", WAYS, ids=" ".join)
+def test_the_program_is_main_to_its_very_end(
+    way: list[str], safe_path: str, tmp_path: Path
+) -> None:
+    program = tmp_path / "program.py"
+    for path in (program, tmp_path / "folder" / "__main__.py"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(FACTS)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "link.py").symlink_to(program)
+    py_compile.compile(str(program), str(tmp_path / "program.pyc"))
+    shutil.make_archive(str(tmp_path / "packed"), "zip", tmp_path / "folder")
+    settings = {"PYTHONPATH": str(tmp_path) if "-m" in way[:1] else ""}
+    arguments = [argument.format(tmp_path) for argument in way]
+
+    by_itself = assert_runs_as_by_itself(
+        *arguments, settings={**settings, "PYTHONSAFEPATH": safe_path}
+    )
+
+    assert by_itself.returncode == 0
+    assert by_itself.stdout.count("True <module 'builtins' (built-in)>") == 3
+
+
+LINGERS = """
+import atexit, threading
+import jax
+@jax.jit
+def step(x):
+    return x
+def late():
+    threading.main_thread().join()
+    step(1)
+atexit.register(lambda: step(True))
+threading.Thread(target=late).start()
+step(1.0)
+"""
+
+
+def test_the_report_has_what_comes_after_the_programs_text(tmp_path: Path) -> None:
+    script, file = tmp_path / "lingers.py", tmp_path / "report.json"
+    script.write_text(LINGERS)
+
+    done = report("--json", str(file), str(script))
+
+    (row,) = json.loads(file.read_text())
+    assert done.returncode == 0
+    assert (row["slow_dispatches"], row["misses"], row["entries"]) == (3, 2, 3)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the platform has no fork")
+def test_a_forked_process_does_not_report(tmp_path: Path) -> None:
+    script = tmp_path / "forks.py"
+    script.write_text(
+        "import os, sys\nchild = os.fork()\nif not child:\n    sys.exit(7)\n"
+        "print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))\n"
+    )
 
     done = report(str(script))
 
-    assert done.returncode == status
-    assert done.stderr.startswith(said.format(script))
-    assert "Slow dispatches of jitted functions" in done.stderr[len(said) :]
+    assert (done.returncode, done.stdout) == (0, "7\n")
+    assert done.stderr.count(TITLE) == 1
+
+
+def test_a_report_that_can_not_be_written_gets_one_line(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    script = tmp_path / "removes.py"
+    script.write_text(f"import shutil, sys\nshutil.rmtree({str(folder)!r})\nsys.exit(3)\n")
+
+    done = report("--json", str(folder / "report.json"), str(script))
+
+    line, table = done.stderr.split("\n", 1)
+    assert done.returncode == 3
+    assert line == f"fastpath_report: {folder}/report.json: No such file or directory"
+    assert table.lstrip().startswith(TITLE)
 
 
 def test_the_programs_own_settings_are_read_when_it_imports_jax(tmp_path: Path) -> None:
