@@ -40,16 +40,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+JIT_ONCE = "call jax.jit once, outside the loop"
+
 
 class Row(NamedTuple):
-  """What the slow dispatches of one function came to."""
+  """What the slow dispatches of the functions of one place came to."""
 
   function: str
   defined_at: str
+  functions: int  # whose first dispatch was seen, or 1 if none was
   slow_dispatches: int
-  misses: int
-  entries: int
-  lost_ms: float  # in misses: what stands after the first dispatch
+  misses: int  # of each function: its dispatches after its first
+  entries: int  # of the function that has most
+  lost_ms: float  # in all but the first dispatch of the place
   chief_cause: str
   worst_call: str
   advice: str
@@ -57,30 +60,50 @@ class Row(NamedTuple):
 
 def rows(dispatches: list[Any]) -> list[Row]:
   """The report of some `jaxlib.pjit.Dispatch`es, the costliest row first."""
-  functions = collections.defaultdict(list)
+  places = collections.defaultdict(list)
   for dispatch in dispatches:
-    functions[dispatch.function, dispatch.defined_at].append(dispatch)
-  found = [_row(*name, of_it) for name, of_it in functions.items()]
+    places[dispatch.function, dispatch.defined_at].append(dispatch)
+  found = [_row(*place, of_it) for place, of_it in places.items()]
   return sorted(found, key=lambda row: -row.lost_ms)
 
 
+class _Loss(NamedTuple):
+  """A dispatch that a better program would not have."""
+
+  cause: str
+  advice: str | None
+  dispatch: Any
+
+
+def _losses(dispatches: list[Any]) -> list[_Loss]:
+  """All but the first dispatch of a place, the slowest first."""
+  firsts = [dispatch for dispatch in dispatches if dispatch.is_first]
+  # A place has one function, unless it is jitted anew, as in a loop.
+  anew = f"jitted anew: {len(firsts)} functions from one place"
+  found = [_Loss(anew, JIT_ONCE, first) for first in firsts[1:]]
+  for miss in dispatches:
+    if miss.is_miss:
+      found.append(_Loss(miss.cause, miss.advice, miss))
+  return sorted(found, key=lambda loss: -loss.dispatch.seconds)
+
+
 def _row(function: str, defined_at: str, dispatches: list[Any]) -> Row:
-  misses = [dispatch for dispatch in dispatches if dispatch.is_miss]
+  losses = _losses(dispatches)
   lost = collections.Counter()
-  for miss in misses:
-    lost[miss.cause] += miss.seconds
+  for loss in losses:
+    lost[loss.cause] += loss.dispatch.seconds
   cause = lost.most_common(1)[0][0] if lost else ""
-  worst = max(misses, key=lambda miss: miss.seconds, default=None)
-  advice = next((miss.advice for miss in misses if miss.cause == cause), None)
+  advice = next((loss.advice for loss in losses if loss.cause == cause), None)
   return Row(
       function,
       defined_at,
+      max(1, sum(dispatch.is_first for dispatch in dispatches)),
       len(dispatches),
-      len(misses),
+      sum(dispatch.is_miss for dispatch in dispatches),
       max(dispatch.entry for dispatch in dispatches),
-      1e3 * sum(miss.seconds for miss in misses),
+      1e3 * sum(lost.values()),
       cause,
-      worst.called_from if worst else "",
+      losses[0].dispatch.called_from if losses else "",
       advice or "",
   )
 
@@ -91,16 +114,17 @@ def show(report: list[Row]) -> None:
 
   shown = table.Table(
       title="Slow dispatches of jitted functions",
-      caption="lost: time in misses, the calls after a function's first",
+      caption="lost: time in all but the first dispatch of a place",
       box=box.SIMPLE_HEAD,
   )
-  for name in ("function", "slow", "entries", "lost, ms"):
+  for name in ("function", "functions", "slow", "entries", "lost, ms"):
     shown.add_column(name, justify="left" if name == "function" else "right")
   for name in ("chief cause", "worst call", "to mend it"):
     shown.add_column(name, overflow="fold")
   for row in report:
     shown.add_row(
         f"{row.function}\n{row.defined_at}",
+        str(row.functions),
         str(row.slow_dispatches),
         str(row.entries),
         f"{row.lost_ms:.1f}",

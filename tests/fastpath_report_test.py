@@ -80,7 +80,7 @@ def test_the_table_has_a_row_for_the_function(script: Path) -> None:
     done = report(str(script), settings={"COLUMNS": "300"})
 
     table = done.stderr.splitlines()
-    (row,) = (line for line in table if line.split()[:3] == ["step", "2", "2"])
+    (row,) = (line for line in table if line.split()[:4] == ["step", "1", "2", "2"])
     assert "type of the argument" in row
     assert "pass the same type of value in every call" in row
     assert any(f"{script}:4" in line for line in table)
@@ -96,6 +96,7 @@ def test_the_json_has_the_same_rows(script: Path, tmp_path: Path) -> None:
     assert row == {
         "function": "step",
         "defined_at": f"{script}:4",
+        "functions": 1,
         "slow_dispatches": 2,
         "misses": 1,
         "entries": 2,
@@ -313,13 +314,15 @@ def test_a_real_training_loop_before_and_after(name: str, rule: str, tmp_path: P
     )
 
 
-def test_rows_add_up_and_the_costliest_comes_first() -> None:
-    def dispatch(function: str, seconds: float, cause: str | None) -> jaxlib.pjit.Dispatch:
-        return jaxlib.pjit.Dispatch(
-            function, "f.py:1", f"{function}.py:{seconds}", seconds, 0, 0, 0, 2,
-            cause is None, (), cause, 0,
-        )  # fmt: skip
+def dispatch(function: str, seconds: float, cause: str | None) -> jaxlib.pjit.Dispatch:
+    """A function's first dispatch, or one with a cause."""
+    return jaxlib.pjit.Dispatch(
+        function, "f.py:1", f"{function}.py:{seconds}", seconds, 0, 0, 0, 2,
+        cause is None, (), cause, 0,
+    )  # fmt: skip
 
+
+def test_rows_add_up_and_the_costliest_comes_first() -> None:
     found = [
         dispatch("cheap", 9.0, None),
         dispatch("cheap", 0.001, "a"),
@@ -335,3 +338,55 @@ def test_rows_add_up_and_the_costliest_comes_first() -> None:
         ("cheap", 2, 1, 1.0),
     ]
     assert (rows[0].chief_cause, rows[0].worst_call) == ("b", "dear.py:2.0")
+
+
+ONCE = "call jax.jit once, outside the loop"
+
+# The seconds and cause of each dispatch of a place, a first one without a cause. Of its row:
+# functions, misses, ms lost, the chief cause, the worst call, the advice.
+PLACES = (
+    ([(9, None)], (1, 0, 0, "", "", "")),
+    (
+        [(9, None), (2, None)],
+        (2, 0, 2000, "jitted anew: 2 functions from one place", "f.py:2", ONCE),
+    ),
+    (
+        [(1, None), (8, "a"), (4, None), (5, None), (2, "b")],
+        (3, 2, 19000, "jitted anew: 3 functions from one place", "f.py:8", ONCE),
+    ),
+    ([(9, None), (3, "a"), (2, None), (1, "b")], (2, 2, 6000, "a", "f.py:3", "")),
+    ([(4, "a"), (9, None), (1, "a")], (1, 2, 5000, "a", "f.py:4", "")),
+    ([(2, "a"), (3, "a")], (1, 2, 5000, "a", "f.py:3", "")),
+)
+
+
+@pytest.mark.parametrize(("dispatches", "told"), PLACES)
+def test_functions_of_one_place_are_one_that_is_jitted_anew(
+    dispatches: list[tuple[float, str | None]], told: tuple[int, int, float, str, str, str]
+) -> None:
+    (row,) = jaxlib.fastpath_report.rows([dispatch("f", *of_it) for of_it in dispatches])
+
+    figures = (row.functions, row.misses, row.lost_ms)
+    assert (*figures, row.chief_cause, row.worst_call, row.advice) == told
+    assert row.slow_dispatches == len(dispatches)
+
+
+def test_a_function_that_is_jitted_in_a_loop(tmp_path: Path) -> None:
+    script, file = tmp_path / "anew.py", tmp_path / "report.json"
+    script.write_text("import jax\nfor _ in range(30):\n    jax.jit(lambda x: x)(1.0)\n")
+
+    report("--json", str(file), str(script))
+
+    (row,) = json.loads(file.read_text())
+    assert row.pop("lost_ms") > 0
+    assert row == {
+        "function": "<lambda>",
+        "defined_at": f"{script}:3",
+        "functions": 30,
+        "slow_dispatches": 30,
+        "misses": 0,
+        "entries": 1,
+        "chief_cause": "jitted anew: 30 functions from one place",
+        "worst_call": f"{script}:3 (<module>)",
+        "advice": ONCE,
+    }
