@@ -116,9 +116,13 @@ def show(report: list[Row]) -> None:
       title="Slow dispatches of jitted functions",
       caption="lost: time in all but the first dispatch of a place",
       box=box.SIMPLE_HEAD,
+      padding=(0, 1, 0, 0),
+      pad_edge=False,
   )
-  for name in ("function", "functions", "slow", "entries", "lost, ms"):
-    shown.add_column(name, justify="left" if name == "function" else "right")
+  # Numbers keep their width. Texts and paths are folded where they must be.
+  shown.add_column("function", overflow="fold")
+  for name in ("functions", "slow", "entries", "lost, ms"):
+    shown.add_column(name, justify="right", no_wrap=True)
   for name in ("chief cause", "worst call", "to mend it"):
     shown.add_column(name, overflow="fold")
   for row in report:

@@ -86,6 +86,31 @@ def test_the_table_has_a_row_for_the_function(script: Path) -> None:
     assert any(f"{script}:4" in line for line in table)
 
 
+@pytest.mark.parametrize("columns", [80, 66])
+def test_the_table_cuts_nothing_in_a_narrow_terminal(
+    columns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    row = jaxlib.fastpath_report.Row(
+        "step", "/home/someone/a_project/with_a_long_name/train.py:123", 10, 1234, 1224, 1224,
+        1234567.8, "sharding, same placement, spelled differently",
+        "/home/someone/a_project/with_a_long_name/train.py:456 (main)",
+        "write P(None, 'data') for it wherever it is placed",
+    )  # fmt: skip
+
+    def shown(columns: int) -> list[str]:
+        monkeypatch.setenv("COLUMNS", str(columns))
+        jaxlib.fastpath_report.show([row])
+        return capsys.readouterr().err.splitlines()
+
+    narrow, wide = shown(columns), shown(400)
+
+    (second,) = (line.index("functions") for line in narrow if "functions " in line[:30])
+    assert f"step{row.defined_at}" in "".join(line[:second].strip() for line in narrow)
+    assert max(map(len, narrow)) == columns
+    texts = ["".join(table).replace(" ", "").replace("─", "") for table in (narrow, wide)]
+    assert sorted(texts[0]) == sorted(texts[1])
+
+
 def test_the_json_has_the_same_rows(script: Path, tmp_path: Path) -> None:
     file = tmp_path / "report.json"
 
