@@ -43,12 +43,13 @@ class Dispatch:
 
   Attributes:
     function: the name of the jitted function.
+    function_number: tells jitted functions of one name and place apart.
     defined_at: `file:line`, or `ahead of time`.
     called_from: `file:line (function)`, the user's frame and not JAX's.
     seconds: from the call of Python to its return.
     traced, lowered, compiled: how often, by JAX's monitoring events.
     entry: which of the function's signatures this is, from 1.
-    is_first: whether it is the function's first; no miss then.
+    is_first: whether none of the function had ended before; no miss then.
     differences: from the closest earlier signature, if that is what it missed
       for.
     reason: why the function never takes the fastpath, if that is why.
@@ -56,6 +57,7 @@ class Dispatch:
   """
 
   function: str
+  function_number: int
   defined_at: str
   called_from: str
   seconds: float

@@ -325,6 +325,7 @@ def _explained(
     history.reasons.add(reason)
   return Dispatch(
       begun.cache_miss.function_name,
+      history.function_number,
       history.defined_at,
       called_from,
       seconds,

@@ -41,12 +41,14 @@ from jaxlib._fastpath_signature import Leaf, Path, Signature
 MAX_SIGNATURES = 64  # of one function
 
 lock = threading.RLock()
+_function_numbers = itertools.count(1)
 
 
 class History:
   """The signatures of one function, oldest first."""
 
   def __init__(self) -> None:
+    self.function_number = next(_function_numbers)
     self.defined_at: str | None = None
     self.signatures: dict[Signature, None] = {}
     self.seen = 0

@@ -48,7 +48,7 @@ class Row(NamedTuple):
 
   function: str
   defined_at: str
-  functions: int  # whose first dispatch was seen, or 1 if none was
+  functions: int
   slow_dispatches: int
   misses: int  # of each function: its dispatches after its first
   entries: int  # of the function that has most
@@ -77,14 +77,20 @@ class _Loss(NamedTuple):
 
 def _losses(dispatches: list[Any]) -> list[_Loss]:
   """All but the first dispatch of a place, the slowest first."""
-  firsts = [dispatch for dispatch in dispatches if dispatch.is_first]
   # A place has one function, unless it is jitted anew, as in a loop.
-  anew = f"jitted anew: {len(firsts)} functions from one place"
-  found = [_Loss(anew, JIT_ONCE, first) for first in firsts[1:]]
-  for miss in dispatches:
-    if miss.is_miss:
-      found.append(_Loss(miss.cause, miss.advice, miss))
+  anew = f"jitted anew: {_functions(dispatches)} functions from one place"
+  first = dispatches[0].function_number
+  found = []
+  for dispatch in dispatches:
+    if dispatch.is_miss:
+      found.append(_Loss(dispatch.cause, dispatch.advice, dispatch))
+    elif dispatch.function_number != first:
+      found.append(_Loss(anew, JIT_ONCE, dispatch))
   return sorted(found, key=lambda loss: -loss.dispatch.seconds)
+
+
+def _functions(dispatches: list[Any]) -> int:
+  return len({dispatch.function_number for dispatch in dispatches})
 
 
 def _row(function: str, defined_at: str, dispatches: list[Any]) -> Row:
@@ -97,7 +103,7 @@ def _row(function: str, defined_at: str, dispatches: list[Any]) -> Row:
   return Row(
       function,
       defined_at,
-      max(1, sum(dispatch.is_first for dispatch in dispatches)),
+      _functions(dispatches),
       len(dispatches),
       sum(dispatch.is_miss for dispatch in dispatches),
       max(dispatch.entry for dispatch in dispatches),

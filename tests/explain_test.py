@@ -483,6 +483,26 @@ def test_concurrent_calls_do_not_mix() -> None:
     assert all(old == new for old, new in steps)
 
 
+def test_first_calls_at_once_are_no_misses() -> None:
+    threads_at_once = 8
+    for _ in range(5):
+        f, barrier = fresh(), threading.Barrier(threads_at_once)
+
+        def call(f: Any = f, barrier: threading.Barrier = barrier) -> None:
+            barrier.wait()
+            f(1.0)
+
+        threads = [threading.Thread(target=call) for _ in range(threads_at_once)]
+        with jaxlib.pjit.dispatches() as found:
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+
+        assert [dispatch.is_miss for dispatch in found] == [False] * len(found)
+        assert len({dispatch.function_number for dispatch in found}) == 1
+
+
 def test_a_nested_dispatch_has_its_own_work() -> None:
     inner = fresh()
     inner(1.0)

@@ -339,10 +339,12 @@ def test_a_real_training_loop_before_and_after(name: str, rule: str, tmp_path: P
     )
 
 
-def dispatch(function: str, seconds: float, cause: str | None) -> jaxlib.pjit.Dispatch:
+def dispatch(
+    function: str, seconds: float, cause: str | None, number: int = 1
+) -> jaxlib.pjit.Dispatch:
     """A function's first dispatch, or one with a cause."""
     return jaxlib.pjit.Dispatch(
-        function, "f.py:1", f"{function}.py:{seconds}", seconds, 0, 0, 0, 2,
+        function, number, "f.py:1", f"{function}.py:{seconds}", seconds, 0, 0, 0, 2,
         cause is None, (), cause, 0,
     )  # fmt: skip
 
@@ -367,27 +369,29 @@ def test_rows_add_up_and_the_costliest_comes_first() -> None:
 
 ONCE = "call jax.jit once, outside the loop"
 
-# The seconds and cause of each dispatch of a place, a first one without a cause. Of its row:
+# The seconds and cause of each dispatch of a place, a first one without a cause, and the number of
+# its function. Of its row:
 # functions, misses, ms lost, the chief cause, the worst call, the advice.
 PLACES = (
-    ([(9, None)], (1, 0, 0, "", "", "")),
+    ([(9, None, 1)], (1, 0, 0, "", "", "")),
+    ([(9, None, 1), (8, None, 1)], (1, 0, 0, "", "", "")),  # in two threads at once
     (
-        [(9, None), (2, None)],
+        [(9, None, 1), (2, None, 2)],
         (2, 0, 2000, "jitted anew: 2 functions from one place", "f.py:2", ONCE),
     ),
     (
-        [(1, None), (8, "a"), (4, None), (5, None), (2, "b")],
+        [(1, None, 1), (8, "a", 1), (4, None, 2), (5, None, 3), (2, "b", 3)],
         (3, 2, 19000, "jitted anew: 3 functions from one place", "f.py:8", ONCE),
     ),
-    ([(9, None), (3, "a"), (2, None), (1, "b")], (2, 2, 6000, "a", "f.py:3", "")),
-    ([(4, "a"), (9, None), (1, "a")], (1, 2, 5000, "a", "f.py:4", "")),
-    ([(2, "a"), (3, "a")], (1, 2, 5000, "a", "f.py:3", "")),
+    ([(9, None, 1), (3, "a", 1), (2, None, 2), (1, "b", 2)], (2, 2, 6000, "a", "f.py:3", "")),
+    ([(4, "a", 1), (9, None, 1), (1, "a", 1)], (1, 2, 5000, "a", "f.py:4", "")),
+    ([(2, "a", 1), (3, "a", 1)], (1, 2, 5000, "a", "f.py:3", "")),
 )
 
 
 @pytest.mark.parametrize(("dispatches", "told"), PLACES)
 def test_functions_of_one_place_are_one_that_is_jitted_anew(
-    dispatches: list[tuple[float, str | None]], told: tuple[int, int, float, str, str, str]
+    dispatches: list[tuple[float, str | None, int]], told: tuple[int, int, float, str, str, str]
 ) -> None:
     (row,) = jaxlib.fastpath_report.rows([dispatch("f", *of_it) for of_it in dispatches])
 
