@@ -34,6 +34,7 @@ _OF_NO_RELEASE = (
     "conformance_test.py",
     "nanobind_releases_test.py",
     "releases_test.py",
+    "wheel_fuzz_test.py",
 )
 
 
