@@ -15,6 +15,7 @@ import jaxlib.pjit
 import pytest
 
 import interpreters
+from libraries import imported
 from paths import ROOT
 
 TITLE = "Slow dispatches of jitted functions"
@@ -169,7 +170,11 @@ ENDINGS = (
 @pytest.mark.parametrize(("ending", "status"), ENDINGS)
 def test_the_program_ends_as_by_itself(ending: str, status: int, way: str, tmp_path: Path) -> None:
     script = tmp_path / "ends.py"
-    script.write_text(f"import atexit, os, signal, sys, threading, time, traceback\n{ending}\n")
+    # What starts the tests may have SIGINT ignored, as a shell does in the background.
+    script.write_text(
+        "import atexit, os, signal, sys, threading, time, traceback\n"
+        f"signal.signal(signal.SIGINT, signal.default_int_handler)\n{ending}\n"
+    )
     arguments = [str(script)] if way == "script" else ["-m", "ends"]
     settings = {"PYTHONPATH": str(tmp_path)}
 
@@ -322,7 +327,7 @@ EXAMPLES = ("equinox_loop", "nnx_train")
 @pytest.mark.parametrize("name", EXAMPLES)
 @pytest.mark.parametrize("rule", ["0", "1"], ids=["without the rule", "with the rule"])
 def test_a_real_training_loop_before_and_after(name: str, rule: str, tmp_path: Path) -> None:
-    pytest.importorskip({"equinox_loop": "equinox", "nnx_train": "flax"}[name])
+    imported({"equinox_loop": "equinox", "nnx_train": "flax.nnx"}[name])
     file = tmp_path / "report.json"
     example = str(ROOT / "docs" / "examples" / f"{name}.py")
 

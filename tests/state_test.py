@@ -7,7 +7,6 @@ import os
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=4"
 
-import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +18,7 @@ from jax.sharding import PartitionSpec as P
 import fed_back
 import placements
 from fed_back import ARRAY, MATRIX, SCALAR, bumped, fresh, placed_as
+from libraries import imported
 from reproduction import base_array, identity, next_key, placed, spec_of
 
 IMPL = "threefry2x32"
@@ -134,14 +134,6 @@ def test_keys_without_a_common_placement_are_not_mixed_up() -> None:
     outputs = f(state[0], state[0])
 
     assert [base_array(key).sharding for key in outputs] == before * 2
-
-
-def imported(name: str) -> Any:
-    """A library that goes its own way with jax's releases, or a skip with what it said."""
-    try:
-        return importlib.import_module(name)
-    except (ImportError, AttributeError) as error:
-        pytest.skip(f"{name} does not import beside jax {jax.__version__}: {error}")
 
 
 def test_rngs_of_flax_make_one_entry() -> None:
