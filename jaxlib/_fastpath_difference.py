@@ -16,11 +16,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxlib import _pjit
-from jaxlib._fastpath_signature import Leaf, Path, Signature, Static
+from jaxlib._fastpath_signature import Leaf, Path, Placement, Signature
 
 
 class Difference(NamedTuple):
@@ -45,6 +45,7 @@ WEAK_TYPE = "weak type"
 COMMITTED = "committed or not"
 PLACEMENT = "sharding, different placement"
 SPELLING = "sharding, same placement, spelled differently"
+OTHER_TYPE = "sharding, same placement, of another type"
 MESH = "sharding, same placement, on another mesh"
 LAYOUT = "layout"
 CONFIG = "jit configuration"
@@ -61,6 +62,7 @@ ADVICE = {
     COMMITTED: "place it with jax.device_put before the first call, too",
     PLACEMENT: "place it as in the earlier call, with jax.device_put",
     MESH: "use one Mesh object for it",
+    OTHER_TYPE: "place it with one sharding in every call",
     NOT_TOLD: "compare what the two calls were given",
     LAYOUT: "give it one layout, with jax.device_put and a Format",
     CONFIG: "set it once, before the first call",
@@ -82,38 +84,77 @@ def whole_call(kind: str) -> Difference:
   return Difference(kind, "", "", "", ADVICE[kind])
 
 
-def distance(old: Signature, new: Signature) -> int:
-  """How far two signatures are apart: 0 if they are one."""
-  far = 1_000_000
+Statics = tuple[tuple[str, Any], ...]
+
+
+class Structure(NamedTuple):
+  """The pytree structure of a call's arguments."""
+
+  paths: tuple[Path, ...]  # of the leaves
+  text: str
+  text_hash: int
+
+
+class Meanings(NamedTuple):
+  """What stands behind the numbers in signatures."""
+
+  structures: Mapping[int, Structure]
+  statics: Mapping[Any, str]  # texts
+  leaves: Mapping[int, Leaf]
+  configs: tuple[str, ...]  # names
+
+
+_MAX_WEIGHED = 8
+_SHOWN_BEFORE, _SHOWN_AFTER = 30, 50  # characters, around a difference
+
+
+def distance(
+    old: Signature, new: Signature, leaves: Mapping[int, Leaf]
+) -> tuple[int, ...]:
+  """How far two signatures are apart, to be compared with other distances."""
+  unlike = sum(was != now for was, now in zip(old.configs, new.configs))
+  parts = (old.structure != new.structure) + (old.statics != new.statics)
   if old.structure != new.structure or len(old.leaves) != len(new.leaves):
-    return far + abs(len(old.leaves) - len(new.leaves))
-  unlike = int(np.count_nonzero(_numbers(old) != _numbers(new)))
-  unlike += sum(was != now for was, now in zip(old.configs, new.configs))
-  old_statics = [static.value for static in old.statics]
-  new_statics = [static.value for static in new.statics]
-  return unlike + (far // 2 if old_statics != new_statics else 0)
+    return parts, abs(len(old.leaves) - len(new.leaves)), unlike
+  was, now = _numbers(old), _numbers(new)
+  changed = np.flatnonzero(was != now)
+  # Of signatures in which as much differs, the one where it differs least.
+  severity = sum(
+      _severity(leaves[was[index]], leaves[now[index]])
+      for index in changed[:_MAX_WEIGHED]
+  )
+  return parts, len(changed) + unlike, severity
+
+
+def _severity(old: Leaf, new: Leaf) -> int:
+  if (old.shape, old.dtype, old.kind) != (new.shape, new.dtype, new.kind):
+    return 3
+  was, now = old.placement, new.placement
+  if was is None or now is None:
+    return 3
+  if not _same_place(was, now):
+    return 2
+  return int(was.mesh != now.mesh)
 
 
 def differences(
-    old: Signature,
-    new: Signature,
-    paths: Mapping[int, tuple[Path, ...]],
-    leaves: Mapping[int, Leaf],
-    config_names: tuple[str, ...],
+    old: Signature, new: Signature, meanings: Meanings
 ) -> Iterator[Difference]:
-  """What tells `new` from `old`, whose numbers the mappings explain."""
-  yield from _static_differences(old.statics, new.statics)
+  """What tells `new` from `old`."""
+  yield from _static_differences(old.statics, new.statics, meanings.statics)
+  structures, leaves = meanings.structures, meanings.leaves
   if old.structure != new.structure:
     yield _structure_difference(
-        tuple(map(str, paths[old.structure])),
-        tuple(map(str, paths[new.structure])),
+        structures[old.structure], structures[new.structure]
     )
   else:
+    paths = structures[new.structure].paths
     was, now = _numbers(old), _numbers(new)
     for index in np.flatnonzero(was != now):
-      path = paths[new.structure][index]
-      yield from _leaf_differences(path, leaves[was[index]], leaves[now[index]])
-  for name, was, now in zip(config_names, old.configs, new.configs):
+      yield from _leaf_differences(
+          paths[index], leaves[was[index]], leaves[now[index]]
+      )
+  for name, was, now in zip(meanings.configs, old.configs, new.configs):
     if was != now:
       yield Difference(CONFIG, name, str(was), str(now), ADVICE[CONFIG])
 
@@ -124,7 +165,7 @@ def _numbers(signature: Signature) -> np.ndarray:
 
 def _shown(leaf: Leaf) -> str:
   if leaf.dtype is None:
-    return leaf.python_type
+    return leaf.kind
   return f"{leaf.dtype}[{','.join(map(str, leaf.shape))}]"
 
 
@@ -143,18 +184,15 @@ def _leaf_differences(path: Path, old: Leaf, new: Leaf) -> Iterator[Difference]:
     yield difference(WEAK_TYPE, weak[old.weak_type], weak[new.weak_type])
   was, now = old.placement, new.placement
   if was is None or now is None:
-    if old.python_type != new.python_type:
-      yield difference(TYPE, old.python_type, new.python_type)
+    if old.kind != new.kind:
+      yield difference(TYPE, old.kind, new.kind)
     return
-  if was.where != now.where:
-    # Specs that read alike are of different meshes.
-    if was.text == now.text:
-      old_mesh, new_mesh = f" of {was.mesh}", f" of {now.mesh}"
-    else:
-      old_mesh, new_mesh = "", ""
-    yield difference(PLACEMENT, was.text + old_mesh, now.text + new_mesh)
+  if not _same_place(was, now):
+    yield difference(PLACEMENT, *_placements(was, now))
   elif was.spelling != now.spelling:
-    if was.text == now.text or was.mesh != now.mesh:
+    if not was.mesh or not now.mesh:
+      yield difference(OTHER_TYPE, was.text, now.text)
+    elif was.text == now.text or was.mesh != now.mesh:
       yield difference(MESH, was.mesh, now.mesh)
     else:
       advice = _spelling_advice(path, was.text)
@@ -164,6 +202,23 @@ def _leaf_differences(path: Path, old: Leaf, new: Leaf) -> Iterator[Difference]:
     yield difference(COMMITTED, said[old.committed], said[new.committed])
   if old.layout != new.layout:
     yield difference(LAYOUT, "another", "this one")
+
+
+def _same_place(a: Placement, b: Placement) -> bool:
+  return (a.where, a.devices) == (b.where, b.devices)
+
+
+def _placements(old: Placement, new: Placement) -> tuple[str, str]:
+  """Two placements, as briefly as tells them apart."""
+  if old.text != new.text:
+    return old.text, new.text
+  if old.where != new.where:
+    return f"{old.text} of {old.mesh}", f"{new.text} of {new.mesh}"
+  was, now = (
+      f"{each.text} on devices {', '.join(map(str, each.devices[:8]))}"
+      for each in (old, new)
+  )
+  return was, now
 
 
 def _spelling_advice(path: Path, earlier: str) -> str:
@@ -176,30 +231,44 @@ def _spelling_advice(path: Path, earlier: str) -> str:
 
 
 def _static_differences(
-    old: tuple[Static, ...], new: tuple[Static, ...]
+    old: Statics, new: Statics, texts: Mapping[Any, str]
 ) -> Iterator[Difference]:
-  was, now = ({s.path: s for s in statics} for statics in (old, new))
-  moved = {s.value for s in old} & {s.value for s in new}
-  nothing = Static("", ("", 0), NOT_PASSED)
+  was, now = dict(old), dict(new)
+  moved = {*was.values()} & {*now.values()}
   for path in dict.fromkeys((*now, *was)):
-    a, b = was.get(path, nothing), now.get(path, nothing)
-    if a.value == b.value:
+    a, b = was.get(path), now.get(path)
+    if a == b:
       continue
-    is_moved = nothing in (a, b) and (b if a is nothing else a).value in moved
-    old_text = a.text if a.text != b.text else "another that is shown alike"
+    old_text, new_text = texts.get(a, NOT_PASSED), texts.get(b, NOT_PASSED)
+    if old_text == new_text:
+      old_text = "another that is shown alike"
+    is_moved = (a is None and b in moved) or (b is None and a in moved)
     advice = STATIC_PASSED_OTHERWISE if is_moved else ADVICE[STATIC]
-    yield Difference(STATIC, path, old_text, b.text, advice)
+    yield Difference(STATIC, path, old_text, new_text, advice)
 
 
-def _structure_difference(
-    old: tuple[str, ...], new: tuple[str, ...]
-) -> Difference:
-  in_old, in_new = set(old), set(new)
-  gone = [path for path in old if path not in in_new]
-  added = [path for path in new if path not in in_old]
+def _structure_difference(old: Structure, new: Structure) -> Difference:
+  in_old, in_new = set(old.paths), set(new.paths)
+  gone = [path for path in old.paths if path not in in_new]
+  added = [path for path in new.paths if path not in in_old]
   if gone or added:
     was = f"with {gone[0]}" if gone else f"without {added[0]}"
     now = f"with {added[0]}" if added else f"without {gone[0]}"
   else:
-    was, now = "other containers or metadata", "these"
+    was, now = _where_they_part(old.text, new.text)
   return Difference(STRUCTURE, "", was, now, ADVICE[STRUCTURE])
+
+
+def _where_they_part(old: str, new: str) -> tuple[str, str]:
+  """A little of two texts around the first character that differs."""
+  if old == new:
+    return "another that is shown alike", new[:_SHOWN_AFTER]
+  pairs = enumerate(zip(old, new))
+  shorter = min(len(old), len(new))
+  same = next((index for index, (a, b) in pairs if a != b), shorter)
+  start, end = max(0, same - _SHOWN_BEFORE), same + _SHOWN_AFTER
+  was, now = (
+      f"{'...' * (start > 0)}{text[start:end]}{'...' * (len(text) > end)}"
+      for text in (old, new)
+  )
+  return was, now

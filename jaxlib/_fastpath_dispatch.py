@@ -29,8 +29,10 @@ NO_ARRAY_ARGUMENT = "an argument is no array"
 NO_ARRAY_RESULT = "a result is no array"
 EFFECTS = "it has host callbacks or other effects"
 MUTABLE_REFS = "it reads or writes mutable refs"
+RAISED = "an earlier call like it raised, and its entry was never filled"
 PROFILE_GUIDED = "it is to be compiled again, guided by a profile"
 REASON_ADVICE = {
+    RAISED: "call clear_cache() of the jitted function after an error",
     UNCOMMITTED: "commit it with jax.device_put(x, sharding)",
     NO_ARRAY_ARGUMENT: "pass an array, or make the argument static",
     EFFECTS: "leave the callback out of the step where speed matters",

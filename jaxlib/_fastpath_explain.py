@@ -20,10 +20,10 @@ while explaining is on. All of it may run in any thread.
 from __future__ import annotations
 
 import array
-import contextlib
 import functools
 import inspect
 import logging
+import re
 import sys
 import threading
 import time
@@ -32,14 +32,17 @@ from typing import Any, NamedTuple
 
 from jaxlib import _fastpath_dispatch as dispatches
 from jaxlib import _fastpath_signature as signatures
+from jaxlib._fastpath_difference import Structure
 from jaxlib._fastpath_dispatch import Dispatch
 from jaxlib._fastpath_history import History, history_of, lock
-from jaxlib._fastpath_signature import Path, Signature, Static
+from jaxlib._fastpath_signature import Path, Signature, short_text
 
 # JAX and its C++ are looked up, never imported: importing them first would read
 # a program's settings before the program has made them.
 
 logger = logging.getLogger("jaxlib.pjit")
+
+_MAX_STRUCTURE_TEXT = 2000  # characters of a structure's that are kept
 
 
 class _Begun(NamedTuple):
@@ -98,7 +101,7 @@ class _NoSignature(Exception):
 
 
 class _Uninteresting(Exception):
-  """The call is part of a trace."""
+  """The call is part of a trace, from which it has no fastpath."""
 
 
 def _is_static(cache_miss: Any, index: int, count: int) -> bool:
@@ -127,7 +130,7 @@ def _paths(registry: Any, prefix: str, argument: Any) -> Iterator[Path]:
       yield Path(text, base is not leaf)
 
 
-def _leaf_numbers(history: History, leaves: list[Any]) -> Iterator[int]:
+def _leaf_numbers(history: History, leaves: list[Any]) -> list[int]:
   """What is compared of flattened arguments, in numbers.
 
   Raises:
@@ -135,31 +138,30 @@ def _leaf_numbers(history: History, leaves: list[Any]) -> Iterator[int]:
   """
   array_type = _array_type()
   known: dict[Any, int] = {}  # most leaves of a call are like another one
+  numbers = []
   for leaf in leaves:
     if type(leaf) is not array_type:
-      yield _other_number(history, leaf)
+      numbers.append(_other_number(history, leaf))
       continue
-    aval = leaf.aval
+    aval, layout = leaf.aval, None
+    if not leaf.is_deleted():  # to ask such an array crashes jaxlib
+      try:  # noqa: SIM105 - `suppress` would cost more than all of this
+        layout = leaf._pjrt_layout
+      except Exception:  # not all backends have layouts
+        pass
     compared = (
         aval.shape,
         aval.dtype,
         aval.weak_type,
         leaf._committed,
         leaf.sharding,
-        # To ask a deleted array for its layout crashes jaxlib.
-        None if leaf.is_deleted() else _layout(leaf),
+        layout,
     )
     number = known.get(compared)
     if number is None:
       number = known[compared] = _array_number(history, compared)
-    yield number
-
-
-def _layout(leaf: Any) -> Any:
-  try:
-    return leaf._pjrt_layout
-  except Exception:  # not all backends have layouts
-    return None
+    numbers.append(number)
+  return numbers
 
 
 def _array_number(history: History, compared: signatures.Compared) -> int:
@@ -176,8 +178,7 @@ def _other_number(history: History, value: Any) -> int:
   leaf = signatures.other_leaf(value)
   if leaf is not None:
     return history.number_of(leaf, lambda: leaf)
-  core = sys.modules.get("jax._src.core")
-  if core is not None and isinstance(value, core.Tracer):
+  if isinstance(value, sys.modules["jax._src.core"].Tracer):
     raise _Uninteresting
   is_ref = type(value).__name__ in ("Ref", "MutableArray")
   raise _NoSignature(
@@ -199,51 +200,50 @@ def _signature(
   statics, leaves, treedefs = [], [], []
   for path, value, is_static in _arguments(cache_miss, args, kwargs):
     if is_static:
-      key = (type(value).__name__, hash(value))
-      statics.append(Static(path, key, signatures.short_text(value)))
+      key = signatures.static_key(value)
+      history.note_static(key, functools.partial(short_text, value))
+      statics.append((path, key))
       continue
     flat, treedef = cache_miss.registry.flatten(value)
     treedefs.append((path, treedef))
     leaves += flat
   numbers = array.array("I", _leaf_numbers(history, leaves)).tobytes()
   structure = hash(tuple(treedefs))
-  if not history.knows_structure(structure):
-    _note_structure(history, structure, cache_miss, args, kwargs, treedefs)
+
+  def made() -> Structure:
+    text = _text(treedefs)
+    paths = tuple(_all_paths(cache_miss, args, kwargs))
+    return Structure(paths, text[:_MAX_STRUCTURE_TEXT], hash(text))
+
+  known = history.structure(structure, made)
   configs = tuple(map(signatures.config_value, _configs()[1]))
   signature = Signature(structure, tuple(statics), numbers, configs)
   if signature in history.signatures:
     # The hash of a treedef leaves out what its nodes are made with. The text,
     # which has it, takes too long to make for each call.
-    text = _text(treedefs)
-    if text != history.text_of(structure):
-      structure = hash((structure, text))
-      _note_structure(history, structure, cache_miss, args, kwargs, treedefs)
+    text_hash = hash(_text(treedefs))
+    if text_hash != known.text_hash:
+      structure = hash((structure, text_hash))
+      history.structure(structure, made)
       signature = signature._replace(structure=structure)
   return signature
 
 
-def _text(treedefs: list[tuple[str, Any]]) -> int:
-  """A hash of what the treedefs are printed as."""
-  with contextlib.suppress(Exception):  # a user's repr may raise
-    return hash(str(treedefs))
-  return 0
+def _text(treedefs: list[tuple[str, Any]]) -> str:
+  """What the treedefs are printed as."""
+  try:
+    text = ", ".join(str(treedef) for _, treedef in treedefs)
+  except Exception:  # a user's repr may raise
+    return ""
+  return signatures.without_addresses(text)
 
 
-def _note_structure(
-    history: History,
-    structure: int,
-    cache_miss: Any,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    treedefs: list[tuple[str, Any]],
-) -> None:
-  paths = tuple(
-      path
-      for prefix, value, is_static in _arguments(cache_miss, args, kwargs)
-      if not is_static
-      for path in _paths(cache_miss.registry, prefix, value)
-  )
-  history.note_structure(structure, paths, _text(treedefs))
+def _all_paths(
+    cache_miss: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Iterator[Path]:
+  for prefix, value, is_static in _arguments(cache_miss, args, kwargs):
+    if not is_static:
+      yield from _paths(cache_miss.registry, prefix, value)
 
 
 def begin(
@@ -259,16 +259,18 @@ def begin(
   if cache_miss.fun is not None and not _is_user_file(history.defined_at):
     return None
   signature, reason = None, None
-  history.begin()
+  is_first = history.begin(cache_miss.slow_dispatches)
   try:
+    if not sys.modules["jax._src.core"].trace_state_clean():
+      raise _Uninteresting
     signature = _signature(history, cache_miss, args, kwargs)
   except _NoSignature as no_signature:
     reason = str(no_signature)
   except _Uninteresting:
-    history.end(None)
+    history.give_up()
     return None
   except BaseException:
-    history.end(None)
+    history.give_up()
     raise
   events = dict.fromkeys(_EVENTS.values(), 0)
   if not hasattr(_running, "dispatches"):
@@ -281,8 +283,7 @@ def begin(
       history,
       signature,
       reason,
-      # Those before may have come while nothing was explained.
-      not history.signatures and cache_miss.slow_dispatches == 0,
+      is_first,
       events,
       time.perf_counter(),
   )
@@ -295,11 +296,13 @@ def end(begun: _Begun | None, dispatched: Any) -> None:
   seconds = time.perf_counter() - begun.start
   _running.dispatches.pop()
   if dispatched is None:
-    begun.history.end(None)
+    begun.history.give_up(raised=begun.signature)
     return
   reason = begun.reason
   if reason is None and dispatched[1] is None:
     reason = _reason(begun, dispatched)
+  if reason is None and _raised_before(begun):
+    reason = dispatches.RAISED
   called_from = _called_from()
   with lock:
     is_news = reason not in begun.history.reasons
@@ -311,6 +314,13 @@ def end(begun: _Begun | None, dispatched: Any) -> None:
   # A call that was traced JAX explains by itself, and its tests count the logs.
   if dispatch.is_miss and is_news and not dispatch.traced and flag.value:
     logger.warning("%s", dispatch)
+
+
+def _raised_before(begun: _Begun) -> bool:
+  """Whether jaxlib has an entry that a call which raised left unfilled."""
+  # Such a call has mostly not been traced to its end, so the next one is.
+  traced = begun.events["traced"]
+  return begun.signature in begun.history.raised and not traced
 
 
 def _explained(
@@ -331,8 +341,7 @@ def _explained(
       seconds,
       **begun.events,
       entry=history.seen,
-      # Each call of a function with a reason is slow, its first too.
-      is_first=begun.is_first and reason is None,
+      is_first=begun.is_first,
       differences=found,
       reason=reason,
       dropped=history.dropped,
@@ -383,12 +392,17 @@ def _is_user_file(name: str) -> bool:
   return name != __file__ and info.is_user_filename(name)
 
 
+# Libraries whose frames between the user's and JAX's are only their `jit`.
+_WRAPPERS = re.compile(r"[/\\]site-packages[/\\](equinox|flax)[/\\]")
+
+
 def _called_from() -> str:
   frame = sys._getframe()
   while frame is not None:
     code = frame.f_code
-    if _is_user_file(code.co_filename):
-      return f"{code.co_filename}:{frame.f_lineno} ({code.co_name})"
+    file = code.co_filename
+    if _is_user_file(file) and not _WRAPPERS.search(file):
+      return f"{file}:{frame.f_lineno} ({code.co_name})"
     frame = frame.f_back
   return "?"
 

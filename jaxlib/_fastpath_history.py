@@ -32,11 +32,13 @@ from jaxlib._fastpath_difference import (
     NOT_NOTED,
     NOT_TOLD,
     Difference,
+    Meanings,
+    Structure,
     differences,
     distance,
     whole_call,
 )
-from jaxlib._fastpath_signature import Leaf, Path, Signature
+from jaxlib._fastpath_signature import Leaf, Signature
 
 MAX_SIGNATURES = 64  # of one function
 
@@ -51,34 +53,54 @@ class History:
     self.function_number = next(_function_numbers)
     self.defined_at: str | None = None
     self.signatures: dict[Signature, None] = {}
+    self.raised: dict[Signature, None] = {}  # of calls that did
     self.seen = 0
     self.reasons: set[str] = set()
-    # What the numbers in signatures stand for.
+    # What stands for parts of signatures, and its meaning.
+    self._structures: dict[int, Structure] = {}
+    self._statics: dict[Any, str] = {}
     self._leaves: dict[int, Leaf] = {}
     self._numbers: dict[Any, int] = {}  # by what makes each leaf
     self._next_number = itertools.count()
-    self._paths: dict[int, tuple[Path, ...]] = {}  # by structure
-    self._texts: dict[int, int] = {}
-    self._running = 0  # dispatches, whose signatures are not added yet
+    self._begun = 0  # dispatches
+    self._ended = 0
+    self._running = 0  # whose signatures are not added yet
     self._forget_at = 1024
 
   @property
   def dropped(self) -> int:
     return self.seen - len(self.signatures)
 
-  def begin(self) -> None:
-    """Has nothing forgotten until `end`."""
+  def begin(self, slow_dispatches: int) -> bool:
+    """Has nothing forgotten until `end` or `give_up`.
+
+    Args:
+      slow_dispatches: how many the function has had, explained or not.
+
+    Returns:
+      Whether none has ended before.
+    """
     with lock:
+      is_first = self._ended == 0 and slow_dispatches <= self._begun
+      self._begun += 1
       self._running += 1
+      return is_first
 
   def end(self, signature: Signature | None) -> None:
     """Remembers the signature of a dispatch, if it has one."""
     with lock:
-      self._running -= 1
+      self._ended += 1
       if signature is not None:
-        self._add(signature)
-      if self._running == 0 and self._size() >= self._forget_at:
-        self._forget()
+        self.seen += signature not in self.signatures
+        _add(self.signatures, signature)
+      self._settle()
+
+  def give_up(self, raised: Signature | None = None) -> None:
+    """For a dispatch that raised, or is no call of its own."""
+    with lock:
+      if raised is not None:
+        _add(self.raised, raised)
+      self._settle()
 
   def number_of(self, key: Any, leaf: Callable[[], Leaf]) -> int:
     """The number of the leaf that `leaf` makes, and `key` stands for."""
@@ -90,18 +112,21 @@ class History:
         self._leaves.setdefault(number, made)
     return number
 
-  def knows_structure(self, structure: int) -> bool:
-    return structure in self._paths
+  def note_static(self, key: Any, text: Callable[[], str]) -> None:
+    """Has `text`, which is asked for once, shown for what `key` stands for."""
+    if key not in self._statics:
+      made = text()
+      with lock:
+        self._statics[key] = made
 
-  def text_of(self, structure: int) -> int:
-    return self._texts[structure]
-
-  def note_structure(
-      self, structure: int, paths: tuple[Path, ...], text: int
-  ) -> None:
-    with lock:
-      self._texts[structure] = text
-      self._paths[structure] = paths
+  def structure(self, key: int, make: Callable[[], Structure]) -> Structure:
+    """What `key` stands for, made the first time."""
+    known = self._structures.get(key)
+    if known is None:
+      made = make()
+      with lock:
+        known = self._structures.setdefault(key, made)
+    return known
 
   def differences(
       self, signature: Signature | None, config_names: tuple[str, ...]
@@ -114,44 +139,55 @@ class History:
     if signature in self.signatures:
       return (whole_call(GONE),)
     closest = min(
-        reversed(self.signatures), key=lambda old: distance(old, signature)
+        reversed(self.signatures),
+        key=lambda old: distance(old, signature, self._leaves),
     )
-    found = tuple(
-        differences(
-            closest, signature, self._paths, self._leaves, config_names
-        )
+    meanings = Meanings(
+        self._structures, self._statics, self._leaves, config_names
     )
-    # Most configuration values are no part of the cache's key: one is the cause
+    found = tuple(differences(closest, signature, meanings))
+    # A configuration value may be no part of the cache's key: one is the cause
     # only if nothing else is.
     others = tuple(d for d in found if d.kind != CONFIG)
     return others or found or (whole_call(NOT_TOLD),)
 
-  def _add(self, signature: Signature) -> None:
-    # The newest come last, a signature that came again among them.
-    if signature not in self.signatures:
-      self.seen += 1
-    self.signatures.pop(signature, None)
-    self.signatures[signature] = None
-    if len(self.signatures) > MAX_SIGNATURES:
-      del self.signatures[next(iter(self.signatures))]
+  def _settle(self) -> None:
+    self._running -= 1
+    if self._running == 0 and self._size() >= self._forget_at:
+      self._forget()
 
   def _size(self) -> int:
-    return len(self._leaves) + sum(map(len, self._paths.values()))
+    paths = sum(len(each.paths) for each in self._structures.values())
+    return len(self._leaves) + len(self._statics) + paths
 
   def _forget(self) -> None:
-    """Drops what no signature has, of calls that raised too."""
-    structures = {signature.structure for signature in self.signatures}
-    self._paths = {s: p for s, p in self._paths.items() if s in structures}
-    self._texts = {s: t for s, t in self._texts.items() if s in structures}
-    kept = {
+    """Drops what no signature has, of calls that have none too."""
+    kept = (*self.signatures, *self.raised)
+    structures = {signature.structure for signature in kept}
+    statics = {key for signature in kept for _, key in signature.statics}
+    leaves = {
         number
-        for signature in self.signatures
+        for signature in kept
         for number in memoryview(signature.leaves).cast("I")
     }
-    self._leaves = {n: leaf for n, leaf in self._leaves.items() if n in kept}
-    self._numbers = {key: n for key, n in self._numbers.items() if n in kept}
+    self._structures = _only(self._structures, structures)
+    self._statics = _only(self._statics, statics)
+    self._leaves = _only(self._leaves, leaves)
+    self._numbers = {k: n for k, n in self._numbers.items() if n in leaves}
     # So that what is kept is gone through once in as many dispatches.
     self._forget_at = 2 * self._size() + 1024
+
+
+def _add(signatures: dict[Signature, None], signature: Signature) -> None:
+  """The newest come last, one that came again among them."""
+  signatures.pop(signature, None)
+  signatures[signature] = None
+  if len(signatures) > MAX_SIGNATURES:
+    del signatures[next(iter(signatures))]
+
+
+def _only(mapping: dict[Any, Any], keys: set[Any]) -> dict[Any, Any]:
+  return {key: value for key, value in mapping.items() if key in keys}
 
 
 _histories: dict[tuple[int, int], tuple[weakref.ref, History]] = {}

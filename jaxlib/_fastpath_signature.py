@@ -21,6 +21,7 @@ short texts.
 from __future__ import annotations
 
 import itertools
+import re
 import sys
 import weakref
 from typing import Any, NamedTuple
@@ -33,7 +34,8 @@ MAX_TEXT = 120  # characters of a user's object that are shown
 class Placement(NamedTuple):
   """A sharding by value: where it places an array, and how it says so."""
 
-  where: Any  # equal if, and only if, the data is placed alike
+  where: Any  # equal if the data is placed alike on the same devices
+  devices: tuple[int, ...]
   spelling: Any  # equal if the fastpath takes the two for the same
   text: str
   mesh: str  # empty if it has none
@@ -48,7 +50,7 @@ class Leaf(NamedTuple):
   committed: bool
   placement: Placement | None  # None for what is not a jax Array
   layout: int | None  # a hash
-  python_type: str
+  kind: str  # of value: "Array", "ndarray" or a Python type
 
 
 class Path(NamedTuple):
@@ -61,35 +63,39 @@ class Path(NamedTuple):
     return f"{self.text} (base array)" if self.is_base_array else self.text
 
 
-class Static(NamedTuple):
-  """A static argument, by what tells it apart and shows it."""
-
-  path: str
-  type_and_hash: tuple[str, int]
-  text: str
-
-  @property
-  def value(self) -> tuple[Any, ...]:
-    # Unequal values may have one hash, as -1 and -2 have.
-    return self.type_and_hash, self.text
-
-
 class Signature(NamedTuple):
   """What the fastpath compares of a call."""
 
   structure: int  # a hash, of the text too
-  statics: tuple[Static, ...]
+  statics: tuple[tuple[str, Any], ...]  # path, and what stands for the value
   leaves: bytes  # 32-bit numbers that stand for `Leaf`s
   configs: tuple[Any, ...]
 
 
 def short_text(value: Any) -> str:
-  """`repr`, at most `MAX_TEXT` long; the type's name where it raises."""
+  """`repr` in a line, at most `MAX_TEXT` long; the type's where it raises."""
   try:
     text = repr(value)
   except Exception:  # a user's repr may raise anything
     return f"<{type(value).__name__}>"
+  text = " ".join(text[: 2 * MAX_TEXT].split())
   return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}..."
+
+
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+
+
+def without_addresses(text: str) -> str:
+  """A text without what tells apart objects that may be equal."""
+  return _ADDRESS.sub("", text)
+
+
+def static_key(value: Any) -> Any:
+  """What stands for a static argument. It keeps nothing alive."""
+  # Unequal ones may have one hash, as -1 and -2 have.
+  if type(value) in (bool, int, float) or value is None:
+    return type(value).__name__, repr(value)
+  return type(value).__qualname__, id(type(value)), hash(value)
 
 
 class _MeshNumbers:
@@ -115,13 +121,12 @@ _meshes = _MeshNumbers()
 
 
 def _where(sharding: Any, rank: int) -> Any:
-  """Equal if, and only if, two shardings place an array of that rank alike."""
+  """Equal if two shardings of the same devices place such an array alike."""
   kind = getattr(sharding, "memory_kind", None)
-  devices = tuple(device.id for device in sharding._device_assignment)
   try:
-    return kind, devices, str(sharding._to_xla_hlo_sharding(rank))
+    return kind, str(sharding._to_xla_hlo_sharding(rank))
   except Exception:  # a user's sharding may not say
-    return kind, devices, hash(sharding)
+    return kind, hash(sharding)
 
 
 def _text(sharding: Any) -> str:
@@ -170,6 +175,7 @@ def array_leaf(compared: Compared) -> Leaf:
   mesh = getattr(sharding, "mesh", None)
   placement = Placement(
       _where(sharding, len(shape)),
+      tuple(device.id for device in sharding._device_assignment),
       _spelling(sharding),
       _text(sharding),
       "" if mesh is None else short_text(mesh),
@@ -178,16 +184,21 @@ def array_leaf(compared: Compared) -> Leaf:
   return Leaf(shape, dtype, weak_type, committed, placement, hash(layout), kind)
 
 
+# A subclass counts as the first that it is of.
+_PYTHON_SCALARS = (bool, int, float, complex)
+
+
 def other_leaf(value: Any) -> Leaf | None:
   """What the fastpath compares of an argument that is no jax Array.
 
   None if it compares nothing, since the value is none that it takes.
   """
-  if isinstance(value, (bool, int, float, complex)):
-    return Leaf((), None, True, False, None, None, type(value).__name__)
+  for kind in _PYTHON_SCALARS:
+    if isinstance(value, kind):
+      return Leaf((), None, True, False, None, None, kind.__name__)
   if isinstance(value, (np.ndarray, np.generic)):
-    kind = type(value).__name__
-    return Leaf(value.shape, value.dtype, False, False, None, None, kind)
+    dtype = sys.modules["jax._src.dtypes"].canonicalize_dtype(value.dtype)
+    return Leaf(value.shape, dtype, False, False, None, None, "ndarray")
   return None
 
 
@@ -205,15 +216,31 @@ _MAX_OPAQUE = 256
 _opaque: dict[tuple[str, int], _Opaque] = {}
 
 
+# Parts of jit's key that are none of the trace context.
+_ONLY_OF_JIT = (
+    "device_context",
+    "jax_memory_fitting_level",
+    "jax_optimization_level",
+)
+
+
 def config_states() -> tuple[tuple[str, Any], ...]:
-  """JAX's configuration values by name: what jit's cache may depend on."""
+  """JAX's configuration values by name: what jit's cache depends on.
+
+  Before 0.10 JAX does not say which those are, and they are all of them.
+  """
   config = sys.modules["jax._src.config"]
-  ignored = {"explain_cache_misses", "log_compiles", "logging_level"}
-  return tuple(
-      (name, state)
+  states = {
+      f"jax_{name}" if f"jax_{name}" in config.config.values else name: state
       for name, state in sorted(vars(config).items())
-      if isinstance(state, config.config_ext.Config) and name not in ignored
-  )
+      if isinstance(state, config.config_ext.Config)
+  }
+  ignored = {"jax_explain_cache_misses", "jax_log_compiles"}
+  wanted = states.keys() - ignored
+  if hasattr(config.config_ext, "trace_context_names"):
+    names = {*config.config_ext.trace_context_names(), *_ONLY_OF_JIT}
+    wanted = {n for n in wanted if getattr(states[n], "name", n) in names}
+  return tuple((name, states[name]) for name in sorted(wanted))
 
 
 def config_value(state: Any) -> Any:

@@ -24,8 +24,10 @@ import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 from jaxlib import _fastpath_history
+from jaxlib._fastpath_signature import short_text
 
 import interpreters
+import placements
 from paths import ROOT
 from reproduction import keys, mesh_of, next_key
 
@@ -79,6 +81,16 @@ def placed_twice(first: P, second: P) -> Callable[[Any], list[Call]]:
     return calls
 
 
+class Equal:
+    """Its objects are equal, and have Python's own `repr`."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Equal)
+
+    def __hash__(self) -> int:
+        return 1
+
+
 def cleared(f: Any) -> list[Call]:
     return [lambda: f(1.0), lambda: (f.clear_cache(), f(1.0))]
 
@@ -117,7 +129,7 @@ PROGRAMS = (
         "pytree structure: was without args[0]['b'], now with args[0]['b']",
         "to mend it: pass the same pytree structure in every call"]),
     Program("other containers", {}, twice_of([1.0], (1.0,)), ALL, [
-        "pytree structure: was other containers or metadata, now these",
+        "pytree structure: was PyTreeDef([*]), now PyTreeDef((*,))",
         "to mend it: pass the same pytree structure in every call"]),
     Program("static argument", {"static_argnums": 1},
             lambda f: [lambda: f(1.0, "short"), lambda: f(1.0, "x" * 200)], ALL, [
@@ -178,11 +190,34 @@ PROGRAMS = (
         "args[1]: static argument: was -1, now -2",
         "to mend it: each value has an entry of its own; pass what varies as an array"]),
     Program("jit configuration", {}, with_precision, ALL, [
-        "default_matmul_precision: jit configuration: was None, now float32",
+        "jax_default_matmul_precision: jit configuration: was None, now float32",
         "to mend it: set it once, before the first call"]),
     Program("jit configuration that is no simple value", {}, on_another_device, ALL, [
-        f"default_device: jit configuration: was None, now {jax.devices()[1]!r}",
+        f"jax_default_device: jit configuration: was None, now {jax.devices()[1]!r}",
         "to mend it: set it once, before the first call"]),
+    Program("another order of the devices", {},
+            lambda f: [lambda: f(jax.device_put(floats(4), placements.of_mesh(P("a"))())),
+                       lambda: f(jax.device_put(floats(4), placements.of_mesh(
+                           P("a"), order=(3, 2, 1, 0))()))],
+            "not traced, not lowered, compiled", [
+        "args[0]: sharding, different placement: was P('a',) on devices 0, 1, 2, 3, "
+        "now P('a',) on devices 3, 2, 1, 0",
+        "to mend it: place it as in the earlier call, with jax.device_put"]),
+    Program("one device or its mesh", {},
+            lambda f: [lambda: f(jax.device_put(floats(4), jax.devices()[0])),
+                       lambda: f(jax.device_put(floats(4), placements.of_mesh(P(), (1, 1))()))],
+            ALL, [
+        "args[0]: sharding, same placement, of another type: "
+        f"was {short_text(jax.sharding.SingleDeviceSharding(jax.devices()[0]))}, now P()",
+        "to mend it: place it with one sharding in every call"]),
+    Program("equal static arguments that print otherwise", {"static_argnums": 1},
+            lambda f: [lambda: f(floats(3), Equal()), lambda: f(floats(4), Equal())], ALL, [
+        "args[0]: shape or dtype: was float32[3], now float32[4]",
+        "to mend it: each shape and dtype has an entry of its own; pad, or cast, to few"]),
+    Program("numpy's types, which are one to the fastpath", {},
+            twice_of((np.float32(1), floats(3)), (floats(), floats(4))), ALL, [
+        "args[0][1]: shape or dtype: was float32[3], now float32[4]",
+        "to mend it: each shape and dtype has an entry of its own; pad, or cast, to few"]),
     Program("an entry that is gone", {}, cleared, ALL, [
         "the same signature as an earlier call, whose entry is gone",
         "to mend it: its entry was evicted, or cleared, or went with the function that had it: "
@@ -217,7 +252,7 @@ def with_callback(x: Any) -> Any:
 def test_a_function_with_a_callback_is_said_never_to_take_the_fastpath() -> None:
     f = jax.jit(with_callback)
 
-    said = explained(lambda: f(1.0), lambda: f(1.0))
+    said = explained(*[lambda: f(1.0)] * 3)
 
     assert [lines[1:] for lines in said] == [[
         "for with_callback defined at here, which never takes the fastpath: "
@@ -231,7 +266,7 @@ def test_a_function_of_mutable_refs_is_said_never_to_take_the_fastpath() -> None
     ref = jax.new_ref(jnp.ones(3))
     f = jax.jit(lambda r: r[...] + 1)
 
-    (said,) = explained(lambda: f(ref))
+    (said,) = explained(*[lambda: f(ref)] * 2)
 
     assert said[1:] == [
         "for <lambda> defined at here, which never takes the fastpath: "
@@ -244,7 +279,7 @@ def test_an_uncommitted_array_on_several_devices_is_named() -> None:
     uncommitted = type(x)(x.aval, x.sharding, x._arrays, False, _skip_checks=True)
     f = jax.jit(lambda y: y + 1, in_shardings=x.sharding)
 
-    (said,) = explained(lambda: f(uncommitted))
+    (said,) = explained(*[lambda: f(uncommitted)] * 2)
 
     assert said[1:] == [
         "for <lambda> defined at here, which never takes the fastpath: "
@@ -361,6 +396,34 @@ def traced_calls() -> None:
     jax.grad(lambda x: inner(x).sum())(jnp.ones(3))
 
 
+def concrete_arguments_in_a_trace() -> None:
+    scale, constant = fresh(), jnp.arange(3.0)
+    step = jax.jit(lambda x: x + scale(constant))
+    step(jnp.ones(3))
+    step(jnp.ones(3, jnp.bfloat16)[:0].sum() + jnp.ones(3))
+    jax.make_jaxpr(lambda: scale(constant))()
+    scale(constant)
+
+
+def the_first_call_of_what_has_a_callback() -> None:
+    jax.jit(lambda x: with_callback(x))(1.0)
+
+
+def first_call_after_one_that_raised() -> None:
+    is_broken = True
+
+    @jax.jit
+    def step(x: Any) -> Any:
+        if is_broken:
+            raise ValueError("not today")
+        return x
+
+    with pytest.raises(ValueError, match="not today"):
+        step(1.0)
+    is_broken = False
+    step(1.0)
+
+
 def operations_outside_jit() -> None:
     for n in range(1, 4):
         jnp.ones(n) + n
@@ -381,12 +444,65 @@ def a_call_that_raises() -> None:
         new_function_objects,
         hits,
         traced_calls,
+        concrete_arguments_in_a_trace,
+        the_first_call_of_what_has_a_callback,
+        first_call_after_one_that_raised,
         operations_outside_jit,
         a_call_that_raises,
     ],
 )
 def test_nothing_is_said_where_there_is_no_miss(program: Call) -> None:
     assert explained(program) == []
+
+
+def test_an_entry_that_a_call_that_raised_left_is_named_once(
+    flag: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    is_broken = True
+
+    @jax.jit
+    def step(x: Any) -> Any:
+        if is_broken:
+            raise ValueError("not today")
+        return x
+
+    with pytest.raises(ValueError, match="not today"):
+        step(1.0)
+    is_broken = False
+    for _ in range(4):
+        step(1.0)
+
+    (record,) = records_of(caplog)
+    assert _told(record.getMessage())[1:] == [
+        "for step defined at here, which never takes the fastpath: "
+        "an earlier call like it raised, and its entry was never filled",
+        "to mend it: call clear_cache() of the jitted function after an error",
+    ]
+
+
+def test_of_earlier_calls_the_one_that_is_placed_alike_is_compared_with() -> None:
+    calls = [P(), P("a"), P(None)]
+    f = fresh()
+
+    *_, said = explained(*[functools.partial(f, place(floats(4, 4), spec)) for spec in calls])
+
+    assert said[2] == (
+        "args[0]: sharding, same placement, spelled differently: was P(), now P(None,)"
+    )
+
+
+def test_a_configuration_value_that_is_not_compared_is_no_cause() -> None:
+    if not hasattr(jax._src.config.config_ext, "trace_context_names"):
+        pytest.skip("this release does not say which values are compared")
+    f = fresh()
+
+    def in_debugging() -> None:
+        with jax.debug_infs(True):
+            f(1.0)
+
+    (said,) = explained(in_debugging, f.clear_cache, lambda: f(1.0))
+
+    assert said[2] == "the same signature as an earlier call, whose entry is gone"
 
 
 class Loud:
