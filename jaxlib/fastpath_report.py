@@ -35,12 +35,15 @@ import os
 import pkgutil
 import runpy
 import sys
+import threading
 import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-JIT_ONCE = "call jax.jit once, outside the loop"
+JIT_ONCE = "if they are one, call jax.jit once, outside the loop"
+TITLE = "Slow dispatches of jitted functions"
+_ANEW = "jitted anew: {} functions from one place"
 
 
 class Row(NamedTuple):
@@ -58,60 +61,67 @@ class Row(NamedTuple):
   advice: str
 
 
-def rows(dispatches: list[Any]) -> list[Row]:
-  """The report of some `jaxlib.pjit.Dispatch`es, the costliest row first."""
-  places = collections.defaultdict(list)
-  for dispatch in dispatches:
-    places[dispatch.function, dispatch.defined_at].append(dispatch)
-  found = [_row(*place, of_it) for place, of_it in places.items()]
-  return sorted(found, key=lambda row: -row.lost_ms)
+class _Place:
+  """What is known of the functions of one name and place, so far."""
 
+  def __init__(self) -> None:
+    self.functions: set[int] = set()
+    self.first = 0
+    self.slow_dispatches = self.misses = self.entries = 0
+    self.lost = collections.Counter()  # seconds, by cause
+    self.advice: dict[str, str | None] = {}
+    self.worst_s, self.worst_call = 0.0, ""
 
-class _Loss(NamedTuple):
-  """A dispatch that a better program would not have."""
-
-  cause: str
-  advice: str | None
-  dispatch: Any
-
-
-def _losses(dispatches: list[Any]) -> list[_Loss]:
-  """All but the first dispatch of a place, the slowest first."""
-  # A place has one function, unless it is jitted anew, as in a loop.
-  anew = f"jitted anew: {_functions(dispatches)} functions from one place"
-  first = dispatches[0].function_number
-  found = []
-  for dispatch in dispatches:
+  def add(self, dispatch: Any) -> None:
+    if not self.functions:
+      self.first = dispatch.function_number
+    self.functions.add(dispatch.function_number)
+    self.slow_dispatches += 1
+    self.misses += dispatch.is_miss
+    self.entries = max(self.entries, dispatch.entry)
     if dispatch.is_miss:
-      found.append(_Loss(dispatch.cause, dispatch.advice, dispatch))
-    elif dispatch.function_number != first:
-      found.append(_Loss(anew, JIT_ONCE, dispatch))
-  return sorted(found, key=lambda loss: -loss.dispatch.seconds)
+      self._lose(dispatch, dispatch.cause, dispatch.advice)
+    elif dispatch.function_number != self.first:
+      self._lose(dispatch, _ANEW, JIT_ONCE)
+
+  def _lose(self, dispatch: Any, cause: str, advice: str | None) -> None:
+    self.lost[cause] += dispatch.seconds
+    self.advice.setdefault(cause, advice)
+    if dispatch.seconds > self.worst_s:
+      self.worst_s, self.worst_call = dispatch.seconds, dispatch.called_from
+
+  def row(self, function: str, defined_at: str) -> Row:
+    cause = self.lost.most_common(1)[0][0] if self.lost else ""
+    return Row(
+        function,
+        defined_at,
+        len(self.functions),
+        self.slow_dispatches,
+        self.misses,
+        self.entries,
+        1e3 * sum(self.lost.values()),
+        cause.format(len(self.functions)),
+        self.worst_call,
+        self.advice.get(cause) or "",
+    )
 
 
-def _functions(dispatches: list[Any]) -> int:
-  return len({dispatch.function_number for dispatch in dispatches})
+class Report:
+  """Adds up dispatches, of any thread, and keeps none."""
 
+  def __init__(self) -> None:
+    self._lock = threading.Lock()
+    self._places = collections.defaultdict(_Place)
 
-def _row(function: str, defined_at: str, dispatches: list[Any]) -> Row:
-  losses = _losses(dispatches)
-  lost = collections.Counter()
-  for loss in losses:
-    lost[loss.cause] += loss.dispatch.seconds
-  cause = lost.most_common(1)[0][0] if lost else ""
-  advice = next((loss.advice for loss in losses if loss.cause == cause), None)
-  return Row(
-      function,
-      defined_at,
-      _functions(dispatches),
-      len(dispatches),
-      sum(dispatch.is_miss for dispatch in dispatches),
-      max(dispatch.entry for dispatch in dispatches),
-      1e3 * sum(lost.values()),
-      cause,
-      losses[0].dispatch.called_from if losses else "",
-      advice or "",
-  )
+  def add(self, dispatch: Any) -> None:
+    with self._lock:
+      self._places[dispatch.function, dispatch.defined_at].add(dispatch)
+
+  def rows(self) -> list[Row]:
+    """A row for each place, the costliest first."""
+    with self._lock:
+      found = [place.row(*name) for name, place in self._places.items()]
+    return sorted(found, key=lambda row: -row.lost_ms)
 
 
 def show(report: list[Row]) -> None:
@@ -119,7 +129,7 @@ def show(report: list[Row]) -> None:
   from rich import box, console, table
 
   shown = table.Table(
-      title="Slow dispatches of jitted functions",
+      title=TITLE,
       caption="lost: time in all but the first dispatch of a place",
       box=box.SIMPLE_HEAD,
       padding=(0, 1, 0, 0),
@@ -129,7 +139,7 @@ def show(report: list[Row]) -> None:
   shown.add_column("function", overflow="fold")
   for name in ("functions", "slow", "entries", "lost, ms"):
     shown.add_column(name, justify="right", no_wrap=True)
-  for name in ("chief cause", "worst call", "to mend it"):
+  for name in ("chief cause", "worst call"):
     shown.add_column(name, overflow="fold")
   for row in report:
     shown.add_row(
@@ -140,9 +150,15 @@ def show(report: list[Row]) -> None:
         f"{row.lost_ms:.1f}",
         row.chief_cause or "none",
         row.worst_call,
-        row.advice,
     )
-  console.Console(stderr=True).print(shown, markup=False, highlight=False)
+  to_stderr = console.Console(stderr=True, markup=False, highlight=False)
+  if not report:
+    to_stderr.print(f"{TITLE}: none")
+    return
+  to_stderr.print(shown)
+  for row in report:
+    if row.advice:  # in a line of its own, to be copied from
+      to_stderr.print(f"To mend {row.function}: {row.advice}", soft_wrap=True)
 
 
 def _program(options: argparse.Namespace) -> Callable[[], None]:
@@ -151,6 +167,7 @@ def _program(options: argparse.Namespace) -> Callable[[], None]:
   # the program's text ends, and its threads and exit handlers may use them.
   main = sys.modules["__main__"] = types.ModuleType("__main__")
   main.__builtins__ = builtins
+  main.__annotations__ = {}
   if options.module:
     sys.argv = ["-m", *options.arguments]
     return lambda: runpy._run_module_as_main(options.module)
@@ -237,7 +254,8 @@ class _Run:
     self._pid = os.getpid()
     self._is_interrupted = False
     self._collecting = contextlib.ExitStack()
-    self._found = self._collecting.enter_context(jaxlib.pjit.dispatches())
+    self._report = Report()
+    self._collecting.enter_context(jaxlib.pjit.listening(self._report.add))
     # Before any exit handler of the program's, so this one runs after them.
     atexit.register(self._end)
 
@@ -259,10 +277,13 @@ class _Run:
     # The program's output comes first. If it can not be written, Python tells.
     with contextlib.suppress(Exception):
       sys.stdout.flush()
-    report = rows(self._found)
+    report = self._report.rows()
     if self._file:
       _write(report, self._file)
-    show(report)
+    try:
+      show(report)
+    except ImportError as error:  # the program has a rich of its own
+      print(f"fastpath_report: no table: {error}", file=sys.stderr)
     if self._is_interrupted:
       _interrupt_again()
 
@@ -283,10 +304,16 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
       usage="%(prog)s [--json FILE] (SCRIPT | -m MODULE) [ARGUMENT ...]",
   )
   parser.add_argument("--json", metavar="FILE", help="write the report there")
-  parser.add_argument("-m", dest="module", metavar="MODULE")
-  parser.add_argument("rest", nargs=argparse.REMAINDER)
+  # Whatever comes after the module or the script is the program's.
+  rest = argparse.REMAINDER
+  parser.add_argument("-m", dest="module", metavar="MODULE", nargs=rest)
+  parser.add_argument("rest", nargs=rest)
   options = parser.parse_args(arguments)
   options.script, options.arguments = None, options.rest
+  if options.module is not None:
+    if not options.module:
+      parser.error("-m: name a module to run")
+    options.module, *options.arguments = options.module
   # The program may go to another folder.
   options.json = options.json and str(Path(options.json).absolute())
   if not options.module:

@@ -38,6 +38,22 @@ from jaxlib._pjit import set_physical_out_shardings as set_physical_out_sharding
 
 
 @contextmanager
+def listening(listener: Callable[[Dispatch], None]) -> Iterator[None]:
+  """A block in which `listener` is told of each slow dispatch.
+
+  It is called in the thread that made the dispatch, maybe in several at once.
+  What it raises, the dispatch raises only where JAXLIB_PJIT_STRICT=1 says so.
+  """
+  _fastpath_explain.add_listener(listener)
+  set_explaining(True)
+  try:
+    yield
+  finally:
+    set_explaining(False)
+    _fastpath_explain.remove_listener(listener)
+
+
+@contextmanager
 def _collected(wanted: Callable[[Dispatch], bool]) -> Iterator[list[Dispatch]]:
   found: list[Dispatch] = []
 
@@ -45,13 +61,8 @@ def _collected(wanted: Callable[[Dispatch], bool]) -> Iterator[list[Dispatch]]:
     if wanted(dispatch):
       found.append(dispatch)
 
-  _fastpath_explain.add_listener(listener)
-  set_explaining(True)
-  try:
+  with listening(listener):
     yield found
-  finally:
-    set_explaining(False)
-    _fastpath_explain.remove_listener(listener)
 
 
 def dispatches() -> AbstractContextManager[list[Dispatch]]:

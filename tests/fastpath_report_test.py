@@ -8,6 +8,7 @@ import py_compile
 import shutil
 import signal
 import subprocess
+import weakref
 from pathlib import Path
 
 import jaxlib.fastpath_report
@@ -83,7 +84,7 @@ def test_the_table_has_a_row_for_the_function(script: Path) -> None:
     table = done.stderr.splitlines()
     (row,) = (line for line in table if line.split()[:4] == ["step", "1", "2", "2"])
     assert "type of the argument" in row
-    assert "pass the same type of value in every call" in row
+    assert "To mend step: pass the same type of value in every call" in table
     assert any(f"{script}:4" in line for line in table)
 
 
@@ -103,8 +104,9 @@ def test_the_table_cuts_nothing_in_a_narrow_terminal(
         jaxlib.fastpath_report.show([row])
         return capsys.readouterr().err.splitlines()
 
-    narrow, wide = shown(columns), shown(400)
+    (*narrow, advice), (*wide, _) = shown(columns), shown(400)
 
+    assert advice == f"To mend step: {row.advice}"  # not folded, to be copied from
     (second,) = (line.index("functions") for line in narrow if "functions " in line[:30])
     assert f"step{row.defined_at}" in "".join(line[:second].strip() for line in narrow)
     assert max(map(len, narrow)) == columns
@@ -303,7 +305,34 @@ def test_the_programs_own_settings_are_read_when_it_imports_jax(tmp_path: Path) 
     assert report(str(script)).stdout == "float64\n"
 
 
+def test_options_after_the_module_are_the_program_s(script: Path) -> None:
+    settings = {"PYTHONPATH": str(script.parent)}
+
+    done = report("-m", "train", "--lr", "0.1", "--json", "-m", settings=settings)
+
+    assert done.stdout == "out ['--lr', '0.1', '--json', '-m'] __main__\n"
+
+
+def test_a_program_with_a_rich_of_its_own_has_no_table_and_is_told(tmp_path: Path) -> None:
+    (tmp_path / "rich.py").write_text("")
+    script = tmp_path / "poor.py"
+    script.write_text("print(__annotations__)\n")
+
+    done = report(str(script))
+
+    assert (done.returncode, done.stdout) == (0, "{}\n")
+    assert done.stderr.startswith("fastpath_report: no table: cannot import name 'box' from 'rich'")
+
+
+def test_a_program_without_slow_dispatches_has_no_table(tmp_path: Path) -> None:
+    script = tmp_path / "quiet.py"
+    script.write_text("")
+
+    assert report(str(script)).stderr == f"{TITLE}: none\n"
+
+
 REFUSED = (
+    (["-m"], "-m: name a module to run"),
     (["nothing_there.py"], "nothing_there.py: not found; name a script to run"),
     ([], "name a script, or a module with -m"),
     (["--json", "/no/such/folder/x.json", __file__],
@@ -354,6 +383,24 @@ def dispatch(
     )  # fmt: skip
 
 
+def rows_of(dispatches: list[jaxlib.pjit.Dispatch]) -> list[jaxlib.fastpath_report.Row]:
+    report = jaxlib.fastpath_report.Report()
+    for each in dispatches:
+        report.add(each)
+    return report.rows()
+
+
+def test_a_report_keeps_no_dispatch() -> None:
+    report = jaxlib.fastpath_report.Report()
+    added = dispatch("f", 1.0, "a")
+    reference = weakref.ref(added)
+
+    report.add(added)
+    del added
+
+    assert reference() is None
+
+
 def test_rows_add_up_and_the_costliest_comes_first() -> None:
     found = [
         dispatch("cheap", 9.0, None),
@@ -363,7 +410,7 @@ def test_rows_add_up_and_the_costliest_comes_first() -> None:
         dispatch("dear", 1.5, "b"),
     ]
 
-    rows = jaxlib.fastpath_report.rows(found)
+    rows = rows_of(found)
 
     assert [(r.function, r.slow_dispatches, r.misses, r.lost_ms) for r in rows] == [
         ("dear", 3, 3, 4500.0),
@@ -372,7 +419,7 @@ def test_rows_add_up_and_the_costliest_comes_first() -> None:
     assert (rows[0].chief_cause, rows[0].worst_call) == ("b", "dear.py:2.0")
 
 
-ONCE = "call jax.jit once, outside the loop"
+ONCE = "if they are one, call jax.jit once, outside the loop"
 
 # The seconds and cause of each dispatch of a place, a first one without a cause, and the number of
 # its function. Of its row:
@@ -398,7 +445,7 @@ PLACES = (
 def test_functions_of_one_place_are_one_that_is_jitted_anew(
     dispatches: list[tuple[float, str | None, int]], told: tuple[int, int, float, str, str, str]
 ) -> None:
-    (row,) = jaxlib.fastpath_report.rows([dispatch("f", *of_it) for of_it in dispatches])
+    (row,) = rows_of([dispatch("f", *of_it) for of_it in dispatches])
 
     figures = (row.functions, row.misses, row.lost_ms)
     assert (*figures, row.chief_cause, row.worst_call, row.advice) == told
