@@ -154,7 +154,7 @@ def _leaf_numbers(history: History, leaves: list[Any]) -> list[int]:
         aval.dtype,
         aval.weak_type,
         leaf._committed,
-        leaf.sharding,
+        leaf._sharding,
         layout,
     )
     number = known.get(compared)
