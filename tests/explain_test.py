@@ -338,7 +338,7 @@ def test_the_transcript_is_what_the_example_gets(page: str) -> None:
 
     said = re.sub(r"\d+\.\d{3} ms", "0.846 ms", done.stderr.replace(f"{example.parent}/", ""))
     said = re.search(r"FASTPATH.*\n( .*\n)+", said)[0]
-    assert f"```\n{said}```" in (ROOT / page).read_text()
+    assert f"docs/examples/train.py\n{said}```" in (ROOT / page).read_text()
 
 
 def test_a_fed_back_key_with_the_rule_has_no_miss() -> None:
