@@ -392,7 +392,7 @@ def _is_user_file(name: str) -> bool:
   return name != __file__ and info.is_user_filename(name)
 
 
-# Libraries whose frames between the user's and JAX's are only their `jit`.
+# Libraries whose frames between the user's and JAX's are of their own `jit`.
 _WRAPPERS = re.compile(r"[/\\]site-packages[/\\](equinox|flax)[/\\]")
 
 

@@ -371,6 +371,7 @@ def test_a_real_training_loop_before_and_after(name: str, rule: str, tmp_path: P
     assert step["chief_cause"] == (
         "" if is_mended else "sharding, same placement, spelled differently"
     )
+    assert step["worst_call"].rpartition(":")[0] == ("" if is_mended else example)
 
 
 def dispatch(
