@@ -30,8 +30,7 @@ def compare(first: Path, second: Path) -> int:
         table.add_row(*row)
     console = results()
     for name, run in (("A", a), ("B", b)):
-        machine = run["machine"]
-        console.print(f"{name}: {run['commit']}, {machine['cpu']}", highlight=False, markup=False)
+        console.print(f"{name}: {_head(run)}", highlight=False, markup=False)
     console.print(table, highlight=False, markup=False)
     return 0
 
@@ -46,10 +45,26 @@ def read(path: Path) -> dict:
         run = json.loads(path.read_text())
     except (OSError, ValueError) as error:
         raise Refusal(f"{path}: cannot be read as JSON; give a results.json of bench") from error
-    is_run = isinstance(run, dict) and run.get("schema") == SCHEMA
-    if not is_run or not isinstance(run.get("figures"), list):
+    if not _is_run(run):
         raise Refusal(f"{path}: is no results.json of this version of bench; run bench again")
     return run
+
+
+def _is_run(run: object) -> bool:
+    """Whether a run has all that is shown of it, as bench writes it."""
+    try:
+        _head(run)
+        for figure in run["figures"]:
+            hash(_key(figure))
+            _cells(figure, figure)
+        return run["schema"] == SCHEMA
+    except (KeyError, TypeError, ValueError):
+        return False
+
+
+def _head(run: dict) -> str:
+    quick = ", with --quick" if run["quick"] else ""
+    return f"{run['commit']}{quick}, {run['machine']['cpu']}, load {run['machine']['load_before']}"
 
 
 def pairs(a: dict, b: dict) -> list[list[str]]:
@@ -65,7 +80,8 @@ def _key(figure: dict) -> tuple:
 
 
 def _cells(a: dict, b: dict) -> list[str]:
-    ratio = f"{b['value'] / a['value']:.3f}" if a["value"] else ""
+    # Of what may be below zero, as time beyond another, a ratio says nothing.
+    ratio = f"{b['value'] / a['value']:.3f}" if min(a["low"], b["low"]) > 0 else ""
     return [*(str(part) for part in _key(a)), a["unit"], _spread(a), _spread(b), ratio]
 
 

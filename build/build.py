@@ -46,31 +46,38 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         metavar="VERSION,...",
         help="several, and a table of the results: versions, newest, or all",
     )
-    source.add_argument("--wheel", type=Path, metavar="FILE", help="a wheel that is here already")
+    source.add_argument("--wheel", type=_path, metavar="FILE", help="a wheel that is here already")
     for command in (demo, test, wheel, conformance):
         command.add_argument(
-            "--out", type=Path, default=ROOT / "dist", metavar="DIR", help="(dist)"
+            "--out", type=_path, default=ROOT / "dist", metavar="DIR", help="(dist)"
         )
-    overlay.add_argument("--site-packages", type=Path, required=True, metavar="DIR")
-    overlay.add_argument("--out", type=Path, required=True, metavar="DIR")
-    conformance.add_argument("--jax-source", type=Path, required=True, metavar="DIR")
+    overlay.add_argument("--site-packages", type=_path, required=True, metavar="DIR")
+    overlay.add_argument("--out", type=_path, required=True, metavar="DIR")
+    conformance.add_argument("--jax-source", type=_path, required=True, metavar="DIR")
     conformance.add_argument("--tests", metavar="NAME,...", help="which test files (those of docs)")
     bench.add_argument("--platform", choices=("cpu", "gpu"), default="cpu", help="(cpu)")
     bench.add_argument("--devices", type=int, metavar="N", help="(2 of the CPU, all GPUs)")
     bench.add_argument("--quick", action="store_true", help="fewer sizes and samples")
     bench.add_argument("--check", action="store_true", help="fail where an entry is one too many")
-    bench.add_argument("--out", type=Path, default=ROOT / "dist" / "benchmarks", metavar="DIR")
+    bench.add_argument("--out", type=_path, default=ROOT / "dist" / "benchmarks", metavar="DIR")
     bench.add_argument(
-        "--compare", nargs=2, type=Path, metavar="JSON", help="two results side by side instead"
+        "--compare", nargs=2, type=_path, metavar="JSON", help="two results side by side instead"
     )
     test.add_argument("pytest", nargs="*", metavar="-- PYTEST ARGUMENT", default=[])
     port = commands.add_parser("port", help="put the fix into a git checkout of jax")
-    port.add_argument("--jax-source", type=Path, required=True, metavar="DIR")
+    port.add_argument("--jax-source", type=_path, required=True, metavar="DIR")
     instead = port.add_mutually_exclusive_group()
     instead.add_argument("--check", action="store_true", help="print the diff, and write nothing")
     instead.add_argument("--revert", action="store_true", help="take the fix out again")
     port.add_argument("--force", action="store_true", help="also over uncommitted changes")
     return parser.parse_args(arguments)
+
+
+def _path(text: str) -> Path:
+    """A path that is given. An empty one is a mistake, and would be the current folder."""
+    if not text:
+        raise argparse.ArgumentTypeError("is empty; name a file or a folder")
+    return Path(text)
 
 
 def bootstrap(python: Interpreter, *, to_bench: bool = False) -> None:
@@ -128,7 +135,7 @@ def run(options: argparse.Namespace, python: Interpreter) -> int:
 
         names = options.tests.split(",") if options.tests else NAMES
         return conformance(options.jax_source, options.jaxlib, names, python, options.out)
-    if options.command == "test" and options.releases:
+    if options.command == "test" and options.releases is not None:
         from releases import test_releases
 
         return test_releases(options.releases.split(","), python, options.out, options.pytest)

@@ -92,7 +92,6 @@ class Structure(NamedTuple):
 
   paths: tuple[Path, ...]  # of the leaves
   text: str
-  text_hash: int
 
 
 class Meanings(NamedTuple):
@@ -127,8 +126,12 @@ def distance(
 
 
 def _severity(old: Leaf, new: Leaf) -> int:
-  if (old.shape, old.dtype, old.kind) != (new.shape, new.dtype, new.kind):
-    return 3
+  if (old.dtype is None) != (new.dtype is None):
+    return 6
+  if old.dtype != new.dtype:
+    return 5
+  if old.shape != new.shape:
+    return 4
   was, now = old.placement, new.placement
   if was is None or now is None:
     return 3

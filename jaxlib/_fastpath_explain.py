@@ -208,25 +208,15 @@ def _signature(
     treedefs.append((path, treedef))
     leaves += flat
   numbers = array.array("I", _leaf_numbers(history, leaves)).tobytes()
-  structure = hash(tuple(treedefs))
+  structure = signatures.structure_key(treedefs)
 
   def made() -> Structure:
-    text = _text(treedefs)
     paths = tuple(_all_paths(cache_miss, args, kwargs))
-    return Structure(paths, text[:_MAX_STRUCTURE_TEXT], hash(text))
+    return Structure(paths, _text(treedefs))
 
-  known = history.structure(structure, made)
+  history.note_structure(structure, made)
   configs = tuple(map(signatures.config_value, _configs()[1]))
-  signature = Signature(structure, tuple(statics), numbers, configs)
-  if signature in history.signatures:
-    # The hash of a treedef leaves out what its nodes are made with. The text,
-    # which has it, takes too long to make for each call.
-    text_hash = hash(_text(treedefs))
-    if text_hash != known.text_hash:
-      structure = hash((structure, text_hash))
-      history.structure(structure, made)
-      signature = signature._replace(structure=structure)
-  return signature
+  return Signature(structure, tuple(statics), numbers, configs)
 
 
 def _text(treedefs: list[tuple[str, Any]]) -> str:
@@ -235,7 +225,7 @@ def _text(treedefs: list[tuple[str, Any]]) -> str:
     text = ", ".join(str(treedef) for _, treedef in treedefs)
   except Exception:  # a user's repr may raise
     return ""
-  return signatures.without_addresses(text)
+  return signatures.without_addresses(text)[:_MAX_STRUCTURE_TEXT]
 
 
 def _all_paths(
@@ -318,9 +308,11 @@ def end(begun: _Begun | None, dispatched: Any) -> None:
 
 def _raised_before(begun: _Begun) -> bool:
   """Whether jaxlib has an entry that a call which raised left unfilled."""
-  # Such a call has mostly not been traced to its end, so the next one is.
-  traced = begun.events["traced"]
-  return begun.signature in begun.history.raised and not traced
+  history, signature = begun.history, begun.signature
+  # The call after it is traced anew, since it was not to its end. Only from
+  # then on is an entry missing that should be there.
+  is_again = signature in history.signatures or not begun.events["traced"]
+  return signature in history.raised and is_again
 
 
 def _explained(

@@ -119,14 +119,12 @@ class History:
       with lock:
         self._statics[key] = made
 
-  def structure(self, key: int, make: Callable[[], Structure]) -> Structure:
-    """What `key` stands for, made the first time."""
-    known = self._structures.get(key)
-    if known is None:
+  def note_structure(self, key: int, make: Callable[[], Structure]) -> None:
+    """Has what `make` makes, which is asked for once, stand behind `key`."""
+    if key not in self._structures:
       made = make()
       with lock:
-        known = self._structures.setdefault(key, made)
-    return known
+        self._structures[key] = made
 
   def differences(
       self, signature: Signature | None, config_names: tuple[str, ...]

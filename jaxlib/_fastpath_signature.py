@@ -66,7 +66,7 @@ class Path(NamedTuple):
 class Signature(NamedTuple):
   """What the fastpath compares of a call."""
 
-  structure: int  # a hash, of the text too
+  structure: int  # a hash, of what its nodes are made with, too
   statics: tuple[tuple[str, Any], ...]  # path, and what stands for the value
   leaves: bytes  # 32-bit numbers that stand for `Leaf`s
   configs: tuple[Any, ...]
@@ -78,7 +78,7 @@ def short_text(value: Any) -> str:
     text = repr(value)
   except Exception:  # a user's repr may raise anything
     return f"<{type(value).__name__}>"
-  text = " ".join(text[: 2 * MAX_TEXT].split())
+  text = " ".join(without_addresses(text[: 2 * MAX_TEXT]).split())
   return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}..."
 
 
@@ -91,11 +91,39 @@ def without_addresses(text: str) -> str:
 
 
 def static_key(value: Any) -> Any:
-  """What stands for a static argument. It keeps nothing alive."""
-  # Unequal ones may have one hash, as -1 and -2 have.
-  if type(value) in (bool, int, float) or value is None:
-    return type(value).__name__, repr(value)
+  """What stands for a static argument. It keeps no object of a user's alive."""
+  # Unequal ones may have one hash, as -1 and -2 have, and so have tuples of
+  # them.
+  if value is None or type(value) in (bool, int, float):
+    return type(value).__name__, value
+  if type(value) is tuple and len(value) <= _MAX_TUPLE:
+    return "tuple", *map(static_key, value)
   return type(value).__qualname__, id(type(value)), hash(value)
+
+
+_MAX_TUPLE = 16
+
+
+def structure_key(treedefs: list[tuple[str, Any]]) -> int:
+  """What stands for the pytree structures of named arguments."""
+  metadata = (_metadata(treedef) for _, treedef in treedefs)
+  return hash((*treedefs, *metadata))
+
+
+def _metadata(treedef: Any) -> int:
+  """A hash of what nodes are made with, which a treedef's own leaves out."""
+  node = treedef.node_data()
+  if node is None:
+    return 0
+  kind, made_with = node
+  try:
+    key = hash(tuple(made_with) if type(made_with) is list else made_with)
+  except Exception:  # JAX will say what it thinks of that
+    key = 0
+  if treedef.num_nodes <= treedef.num_leaves + 1:  # it has leaves alone
+    return hash((id(kind), key))
+  inner = (child for child in treedef.children() if child.num_nodes > 1)
+  return hash((id(kind), key, *map(_metadata, inner)))
 
 
 class _MeshNumbers:

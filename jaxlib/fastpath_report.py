@@ -302,6 +302,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
       prog="python -m jaxlib.fastpath_report",
       description="Runs a program and reports its slow jit dispatches.",
       usage="%(prog)s [--json FILE] (SCRIPT | -m MODULE) [ARGUMENT ...]",
+      allow_abbrev=False,
   )
   parser.add_argument("--json", metavar="FILE", help="write the report there")
   # Whatever comes after the module or the script is the program's.

@@ -239,11 +239,20 @@ def test_two_runs_are_set_side_by_side(two_runs: tuple[Path, Path]) -> None:
     assert "slowest / steady, cold" in done.stdout
 
 
-def test_only_figures_that_both_have_are_compared() -> None:
-    figure = figures.figure("hit", "dispatch", "us", (2, 1, 3), 5, n=1, variant="stock")
-    other = {**figure, "variant": "fixed"}
+EMPTY = {
+    "schema": bench_compare.SCHEMA,
+    "figures": [],
+    "commit": "",
+    "quick": True,
+    "machine": {"cpu": "", "load_before": 0},
+}
+FIGURE = figures.figure("hit", "dispatch", "us", (2, 1, 3), 5, n=1, variant="stock")
 
-    rows = bench_compare.pairs({"figures": [figure, other]}, {"figures": [{**figure, "value": 3}]})
+
+def test_only_figures_that_both_have_are_compared() -> None:
+    other = FIGURE | {"variant": "fixed"}
+
+    rows = bench_compare.pairs({"figures": [FIGURE, other]}, {"figures": [FIGURE | {"value": 3}]})
 
     assert rows == [
         ["hit", "dispatch", "", "1", "stock", "us", "2 (1 to 3)", "3 (1 to 3)", "1.500"]
@@ -258,7 +267,12 @@ def test_only_figures_that_both_have_are_compared() -> None:
         ("[]", "is no results.json"),
         ('{"schema": 0, "figures": []}', "is no results.json"),
         ('{"schema": 1, "figures": 1}', "is no results.json"),
-        ('{"schema": 1, "figures": [], "commit": "", "machine": {"cpu": ""}}', "no figure"),
+        ('{"schema": 1, "figures": [{"a": 1}]}', "is no results.json"),
+        (json.dumps(EMPTY | {"figures": [1]}), "is no results.json"),
+        (json.dumps(EMPTY | {"machine": []}), "is no results.json"),
+        (json.dumps(EMPTY | {"figures": [FIGURE | {"value": None}]}), "is no results.json"),
+        (json.dumps(EMPTY | {"figures": [FIGURE | {"n": [1]}]}), "is no results.json"),
+        (json.dumps(EMPTY), "no figure"),
     ],
 )
 def test_what_is_no_result_is_refused_in_one_line(

@@ -81,6 +81,18 @@ def placed_twice(first: P, second: P) -> Callable[[Any], list[Call]]:
     return calls
 
 
+class Tagged:
+    """A pytree of one leaf, with metadata."""
+
+    def __init__(self, x: Any, tag: Any) -> None:
+        self.x, self.tag = x, tag
+
+
+jax.tree_util.register_pytree_node(
+    Tagged, lambda node: ((node.x,), node.tag), lambda tag, leaves: Tagged(*leaves, tag)
+)
+
+
 class Equal:
     """Its objects are equal, and have Python's own `repr`."""
 
@@ -149,8 +161,9 @@ PROGRAMS = (
         "pytree structure: was with args[0], now with args[0] (base array)",
         "to mend it: pass the same pytree structure in every call"]),
     Program("a key of another kind", {}, twice_of(KEY, keys("rbg")), ALL, [
-        "args[0] (base array): shape or dtype: was uint32[2], now uint32[4]",
-        "to mend it: each shape and dtype has an entry of its own; pad, or cast, to few"]),
+        "pytree structure: was ...eeDef(CustomNode(PRNGKeyArray[fry], [*])), "
+        "now ...eeDef(CustomNode(PRNGKeyArray[rbg], [*]))",
+        "to mend it: pass the same pytree structure in every call"]),
     Program("an array where a float was", {}, twice_of(1.0, floats()), ALL, [
         "args[0]: type of the argument: was float, now float32[]",
         "to mend it: pass the same type of value in every call"]),
@@ -185,6 +198,19 @@ PROGRAMS = (
         "kwargs['n']: static argument: was not passed, now 2",
         "args[1]: static argument: was 2, now not passed",
         "to mend it: pass it by position in every call, or by name in every call"]),
+    Program("tuples of one hash", {"static_argnums": 1},
+            lambda f: [lambda: f(1.0, (0, -1)), lambda: f(1.0, (0, -2))], ALL, [
+        "args[1]: static argument: was (0, -1), now (0, -2)",
+        "to mend it: each value has an entry of its own; pass what varies as an array"]),
+    Program("equal floats that print otherwise", {"static_argnums": 1},
+            lambda f: [lambda: f(floats(3), 0.0), lambda: f(floats(4), -0.0)], ALL, [
+        "args[0]: shape or dtype: was float32[3], now float32[4]",
+        "to mend it: each shape and dtype has an entry of its own; pad, or cast, to few"]),
+    Program("metadata that is shown alike", {},
+            lambda f: [lambda: f(Tagged(1.0, lambda: 0)), lambda: f(Tagged(1.0, lambda: 0))], ALL, [
+        "pytree structure: was another that is shown alike, "
+        "now PyTreeDef(CustomNode(Tagged[<function <lambda>.<lo",
+        "to mend it: pass the same pytree structure in every call"]),
     Program("static arguments of one hash", {"static_argnums": 1},
             lambda f: [lambda: f(1.0, -1), lambda: f(1.0, -2)], ALL, [
         "args[1]: static argument: was -1, now -2",
@@ -478,6 +504,35 @@ def test_an_entry_that_a_call_that_raised_left_is_named_once(
         "an earlier call like it raised, and its entry was never filled",
         "to mend it: call clear_cache() of the jitted function after an error",
     ]
+
+
+def test_metadata_alone_is_named_after_it_changed_with_a_shape() -> None:
+    f = fresh()
+    calls = [Tagged(floats(size), tag) for size, tag in ((4, 1), (5, 2), (5, 1))]
+
+    said = explained(*[functools.partial(f, call) for call in calls])
+
+    named = [lines[2].split(":")[0] for lines in said]
+    assert named == ["pytree structure", "args[0][<flat index 0>]"]
+
+
+def test_an_entry_that_a_call_that_raised_left_is_named_if_jitted_anew() -> None:
+    is_broken = True
+
+    def step(x: Any) -> Any:
+        if is_broken:
+            raise ValueError("not today")
+        return x
+
+    with pytest.raises(ValueError, match="not today"):
+        explained(lambda: jax.jit(step)(1.0))
+    is_broken = False
+
+    said = explained(*[lambda: jax.jit(step)(1.0)] * 3)
+
+    assert {lines[1].rpartition(": ")[2] for lines in said} == {
+        "an earlier call like it raised, and its entry was never filled"
+    }
 
 
 def test_of_earlier_calls_the_one_that_is_placed_alike_is_compared_with() -> None:
