@@ -138,6 +138,7 @@ def _leaf_numbers(history: History, leaves: list[Any]) -> list[int]:
   """
   array_type = _array_type()
   known: dict[Any, int] = {}  # most leaves of a call are like another one
+  layouts = []  # kept, so that each has an `id` of its own
   numbers = []
   for leaf in leaves:
     if type(leaf) is not array_type:
@@ -149,17 +150,18 @@ def _leaf_numbers(history: History, leaves: list[Any]) -> list[int]:
         layout = leaf._pjrt_layout
       except Exception:  # not all backends have layouts
         pass
-    compared = (
+    key = (
         aval.shape,
         aval.dtype,
         aval.weak_type,
         leaf._committed,
         leaf._sharding,
-        layout,
+        id(layout),
     )
-    number = known.get(compared)
+    number = known.get(key)
     if number is None:
-      number = known[compared] = _array_number(history, compared)
+      number = known[key] = _array_number(history, (*key[:-1], layout))
+      layouts.append(layout)
     numbers.append(number)
   return numbers
 

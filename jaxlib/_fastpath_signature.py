@@ -106,24 +106,23 @@ _MAX_TUPLE = 16
 
 def structure_key(treedefs: list[tuple[str, Any]]) -> int:
   """What stands for the pytree structures of named arguments."""
-  metadata = (_metadata(treedef) for _, treedef in treedefs)
+  metadata: list[int] = []  # which a treedef's own hash leaves out
+
+  def note(children: Any, made_with: Any) -> None:
+    del children
+    if made_with is not None:
+      metadata.append(_metadata_hash(made_with))
+
+  for _, treedef in treedefs:
+    treedef.walk(note, bool, [None] * treedef.num_leaves)
   return hash((*treedefs, *metadata))
 
 
-def _metadata(treedef: Any) -> int:
-  """A hash of what nodes are made with, which a treedef's own leaves out."""
-  node = treedef.node_data()
-  if node is None:
-    return 0
-  kind, made_with = node
+def _metadata_hash(made_with: Any) -> int:
   try:
-    key = hash(tuple(made_with) if type(made_with) is list else made_with)
+    return hash(tuple(made_with) if type(made_with) is list else made_with)
   except Exception:  # JAX will say what it thinks of that
-    key = 0
-  if treedef.num_nodes <= treedef.num_leaves + 1:  # it has leaves alone
-    return hash((id(kind), key))
-  inner = (child for child in treedef.children() if child.num_nodes > 1)
-  return hash((id(kind), key, *map(_metadata, inner)))
+    return 0
 
 
 class _MeshNumbers:
