@@ -435,19 +435,25 @@ def the_first_call_of_what_has_a_callback() -> None:
     jax.jit(lambda x: with_callback(x))(1.0)
 
 
-def first_call_after_one_that_raised() -> None:
-    is_broken = True
+def mendable() -> tuple[Call, Call]:
+    """A function that raises, and what makes it do so no more."""
+    faults = ["not today"]
 
-    @jax.jit
     def step(x: Any) -> Any:
-        if is_broken:
-            raise ValueError("not today")
+        if faults:
+            raise ValueError(faults[0])
         return x
 
+    return step, faults.clear
+
+
+def first_call_after_one_that_raised() -> None:
+    step, mend = mendable()
+    f = jax.jit(step)
     with pytest.raises(ValueError, match="not today"):
-        step(1.0)
-    is_broken = False
-    step(1.0)
+        f(1.0)
+    mend()
+    f(1.0)
 
 
 def operations_outside_jit() -> None:
@@ -484,19 +490,14 @@ def test_nothing_is_said_where_there_is_no_miss(program: Call) -> None:
 def test_an_entry_that_a_call_that_raised_left_is_named_once(
     flag: None, caplog: pytest.LogCaptureFixture
 ) -> None:
-    is_broken = True
-
-    @jax.jit
-    def step(x: Any) -> Any:
-        if is_broken:
-            raise ValueError("not today")
-        return x
+    step, mend = mendable()
+    f = jax.jit(step)
 
     with pytest.raises(ValueError, match="not today"):
-        step(1.0)
-    is_broken = False
+        f(1.0)
+    mend()
     for _ in range(4):
-        step(1.0)
+        f(1.0)
 
     (record,) = records_of(caplog)
     assert _told(record.getMessage())[1:] == [
@@ -517,16 +518,11 @@ def test_metadata_alone_is_named_after_it_changed_with_a_shape() -> None:
 
 
 def test_an_entry_that_a_call_that_raised_left_is_named_if_jitted_anew() -> None:
-    is_broken = True
-
-    def step(x: Any) -> Any:
-        if is_broken:
-            raise ValueError("not today")
-        return x
+    step, mend = mendable()
 
     with pytest.raises(ValueError, match="not today"):
         explained(lambda: jax.jit(step)(1.0))
-    is_broken = False
+    mend()
 
     said = explained(*[lambda: jax.jit(step)(1.0)] * 3)
 
