@@ -9,11 +9,10 @@ import difflib
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import port_anchors
-from port_anchors import Edit
 from refusal import Refusal, refusing_os_errors
 
 Texts = Mapping[str, "str | None"]  # a file's path in the checkout and its text; None: no file
@@ -27,7 +26,7 @@ def port(source: Path, *, check: bool = False, revert: bool = False, force: bool
     """
     _require_jax(source)
     before = _texts(source)
-    after = _reverted(before, force) if revert else _ported(before, force)
+    after = _changed(before, revert, force)
     changes = {name: text for name, text in after.items() if text != before[name]}
     if not changes:
         print(f"{source}: the port {'is not there' if revert else 'is there already'}")
@@ -106,27 +105,16 @@ def _release(version_py: str | None) -> tuple[int, ...]:
     return tuple(int(number) for number in found.groups())
 
 
-def _edited(before: Texts, change: Callable[[Edit, str], str]) -> dict[str, str | None]:
+def _changed(before: Texts, revert: bool, force: bool) -> dict[str, str | None]:
+    """What the files are to be."""
     after = dict(before)
+    change = port_anchors.undo if revert else port_anchors.apply
     for edit in port_anchors.edits():
         if not edit.until or _release(before["jax/version.py"]) < edit.until:
             after[edit.file] = change(edit, after[edit.file] or "")
-    return after
-
-
-def _ported(before: Texts, force: bool) -> dict[str, str | None]:
-    after = _edited(before, port_anchors.apply)
     for name, text in port_anchors.new_files().items():
         _require_ours(name, before[name], text, force)
-        after[name] = text
-    return after
-
-
-def _reverted(before: Texts, force: bool) -> dict[str, str | None]:
-    after = _edited(before, port_anchors.undo)
-    for name, text in port_anchors.new_files().items():
-        _require_ours(name, before[name], text, force)
-        after[name] = None
+        after[name] = None if revert else text
     return after
 
 

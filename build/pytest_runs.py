@@ -76,6 +76,11 @@ def _output(log: Path | None) -> Iterator[BinaryIO | None]:
         yield output
 
 
+def sum_of(tallies: Iterable[Tally]) -> Tally:
+    """What several come to."""
+    return Tally(*map(sum, zip(Tally(0, 0, 0), *tallies)))
+
+
 def tally_of(junit_xml: str) -> Tally:
     """What a report comes to."""
     counts = [

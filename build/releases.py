@@ -19,7 +19,7 @@ import stock_wheel
 from extensions import test_extensions
 from paths import LOGS, VENVS
 from progress import Step, advancing, results, steps
-from pytest_runs import Tally, in_parallel, outcomes_of, tally_of
+from pytest_runs import Tally, in_parallel, outcomes_of, sum_of, tally_of
 from pythons import NEWER, Interpreter, found
 from refusal import Refusal, refusing_os_errors
 from testing import REQUIREMENTS, module_report, modules, settings
@@ -233,8 +233,7 @@ def _cell(module: Module | None) -> str:
 
 
 def _sum(result: Result) -> Module:
-    tallies = [module.tally for module in result.modules.values() if module.tally]
-    return Module(Tally(*map(sum, zip(*tallies, Tally(0, 0, 0)))), {})
+    return Module(sum_of(each.tally for each in result.modules.values() if each.tally), {})
 
 
 def show(tested: Sequence[Result]) -> None:

@@ -9,7 +9,7 @@ import products
 from extensions import test_extensions
 from paths import ROOT, TEST_REQUIREMENTS, TOOL_REQUIREMENTS
 from progress import steps
-from pytest_runs import Tally, report_of, tally_of
+from pytest_runs import report_of, sum_of, tally_of
 from pythons import Interpreter, clean_environment
 
 REQUIREMENTS = (TEST_REQUIREMENTS, TOOL_REQUIREMENTS)
@@ -27,14 +27,15 @@ def test(version: str, python: Interpreter, out: Path, pytest_arguments: Sequenc
         with_ours = products.jax_environment(step, "test", wheel, python, REQUIREMENTS)
         stock = products.jax_environment(step, "stock", source, python)
     cpp_passed = test_extensions(python)
-    total, crashed = Tally(0, 0, 0), []
+    tallies, crashed = [], []
     for module in modules():
         print(f"{module}:", flush=True)
         report = module_report(module, with_ours, settings(stock, source, wheel), pytest_arguments)
         if report is None:
             crashed.append(module)
         else:
-            total = Tally(*map(sum, zip(total, tally_of(report))))
+            tallies.append(tally_of(report))
+    total = sum_of(tallies)
     print(f"C++ tests: {'passed' if cpp_passed else 'FAILED'}")
     for module in crashed:
         print(f"{module}: did not end as pytest does")

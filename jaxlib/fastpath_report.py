@@ -310,19 +310,18 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
   parser.add_argument("-m", dest="module", metavar="MODULE", nargs=rest)
   parser.add_argument("rest", nargs=rest)
   options = parser.parse_args(arguments)
-  options.script, options.arguments = None, options.rest
   if options.module is not None:
     if not options.module:
       parser.error("-m: name a module to run")
     options.module, *options.arguments = options.module
-  # The program may go to another folder.
-  options.json = options.json and str(Path(options.json).absolute())
-  if not options.module:
+  else:
     if not options.rest:
       parser.error("name a script, or a module with -m")
     options.script, *options.arguments = options.rest
     if not Path(options.script).exists():
       parser.error(f"{options.script}: not found; name a script to run")
+  # The program may go to another folder.
+  options.json = options.json and str(Path(options.json).absolute())
   return options
 
 

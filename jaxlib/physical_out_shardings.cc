@@ -53,15 +53,6 @@ Flattened Flatten(nb::handle registry, nb::handle tree) {
   return {nb::cast<nb::list>(flattened[0]), nb::object(flattened[1])};
 }
 
-// A module that has been imported, or is now. The import statement itself would
-// cost a small dispatch more than the rest of the rule.
-nb::object Module(const char* name) {
-  nb::object module = nb::steal(PyImport_GetModule(nb::str(name).ptr()));
-  if (module) return module;
-  if (PyErr_Occurred()) nb::raise_python_error();
-  return nb::module_::import_(name);
-}
-
 // What `make` makes, made once and never dropped, as what lives as long as the
 // process: to look it up again would cost a small dispatch more than the rest
 // of the rule. `Make` tells one from another.
@@ -78,12 +69,15 @@ nb::handle Lasting(Make make) {
 
 // The type of JAX's arrays.
 nb::handle ArrayType() {
-  return Lasting([] { return Module("jaxlib._jax").attr("ArrayImpl"); });
+  return Lasting(
+      [] { return nb::module_::import_("jaxlib._jax").attr("ArrayImpl"); });
 }
 
 nb::handle DefaultRegistry() {
-  return Lasting(
-      [] { return Module("jaxlib._jax.pytree").attr("default_registry")(); });
+  return Lasting([] {
+    return nb::module_::import_("jaxlib._jax.pytree")
+        .attr("default_registry")();
+  });
 }
 
 // Whether a pytree of Python's own containers has nothing but arrays, which is
