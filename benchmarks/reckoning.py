@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from checks import wrong
+from entry_checks import wrong
 from figures import figures
 
 

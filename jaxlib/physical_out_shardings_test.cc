@@ -22,7 +22,7 @@ limitations under the License.
 #include <vector>
 
 #include "absl/types/span.h"
-#include "jaxlib/python_testing.h"
+#include "jaxlib/testing/python_testing.h"
 #include "nanobind/nanobind.h"
 
 namespace jax {

@@ -23,8 +23,8 @@ limitations under the License.
 
 #include "absl/container/inlined_vector.h"
 #include "absl/types/span.h"
-#include "jaxlib/cache_miss.h"
-#include "jaxlib/step_aside.h"
+#include "jaxlib/wheel/cache_miss.h"
+#include "jaxlib/wheel/step_aside.h"
 #include "nanobind/nanobind.h"
 
 namespace jax {

@@ -18,8 +18,8 @@ limitations under the License.
 #include <Python.h>
 #include <gtest/gtest.h>
 
-#include "jaxlib/cache_miss.h"
-#include "jaxlib/python_testing.h"
+#include "jaxlib/testing/python_testing.h"
+#include "jaxlib/wheel/cache_miss.h"
 #include "nanobind/nanobind.h"
 
 namespace jax {

@@ -13,24 +13,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-ROOT = Path(__file__).parent.parent
-sys.path.append(str(ROOT / "benchmarks"))
-
-import bench
-import bench_compare
-import bench_machine
-import bench_processes
-import bench_samples
-import checks
+import entry_checks
 import figures
-import pythons
-import system_packages
-from bench_plan import Place, Plan
 from interpreters import stock_python
+from machine import pythons, system_packages
 from markdown import document, number
+from paths import ROOT
 from progress import steps
 from reckoning import as_json, reckon
 from refusal import Refusal
+from run import bench, compare, hardware, processes, samples
+from run.plan import Place, Plan
 
 TINY = Plan(
     pause_sizes=(1,),
@@ -116,7 +109,7 @@ def test_what_a_dump_of_callgrind_says() -> None:
         "thread: 1\ndesc: Trigger: dump rule/all keys, respelled/10/on/2\nsummary: 0\n\ntotals: 77"
     )
 
-    sample = bench_processes.sample_of(dump)
+    sample = processes.sample_of(dump)
 
     assert sample == {
         "measure": "instructions", "part": "rule", "case": "all keys, respelled", "n": 10,
@@ -125,9 +118,9 @@ def test_what_a_dump_of_callgrind_says() -> None:
 
 
 def test_each_variant_comes_first_as_often() -> None:
-    variants = bench_samples.VARIANTS
+    variants = samples.VARIANTS
 
-    orders = [bench_samples.in_turn(variants, repeat) for repeat in range(2 * len(variants))]
+    orders = [samples.in_turn(variants, repeat) for repeat in range(2 * len(variants))]
 
     assert all(sorted(order, key=variants.index) == list(variants) for order in orders)
     assert all(sum(order[0] == each for order in orders) == 2 for each in variants)
@@ -146,11 +139,13 @@ MISS = {
 
 @pytest.mark.parametrize("sample", [PAUSE, HIT, MISS])
 def test_nothing_is_wrong_where_the_goals_are_met(sample: dict) -> None:
-    assert checks.wrong([sample], devices=2) == []
+    assert entry_checks.wrong([sample], devices=2) == []
 
 
 def test_stock_is_not_checked() -> None:
-    assert checks.wrong([{**PAUSE, "variant": "stock", "cold_entries": [1, 2]}], devices=2) == []
+    assert (
+        entry_checks.wrong([{**PAUSE, "variant": "stock", "cold_entries": [1, 2]}], devices=2) == []
+    )
 
 
 @pytest.mark.parametrize(
@@ -163,7 +158,7 @@ def test_stock_is_not_checked() -> None:
     ],
 )
 def test_an_entry_or_a_counter_too_many_is_said_once(sample: dict, says: str) -> None:
-    assert checks.wrong([sample, sample], devices=2) == [says]
+    assert entry_checks.wrong([sample, sample], devices=2) == [says]
 
 
 @pytest.mark.parametrize(
@@ -178,16 +173,16 @@ def run() -> dict:
     """A tiny run of what the workers measure."""
     workers = {"stock": Path(stock_python()), "ours": Path(sys.executable)}
     with steps() as step:
-        samples = list(bench_samples.samples(step, workers, Place("cpu", 2), TINY))
+        measured = list(samples.samples(step, workers, Place("cpu", 2), TINY))
     return {
-        "schema": bench_compare.SCHEMA,
+        "schema": compare.SCHEMA,
         "commit": "0123",
         "quick": True,
-        "machine": bench_machine.machine() | {"load_before": 0, "load_after": 0},
+        "machine": hardware.machine() | {"load_before": 0, "load_after": 0},
         "place": {"platform": "cpu", "devices": 2, "found": 2},
         "versions": {"stock": {"jax": "1", "jaxlib": "1", "python": "3", "device": "cpu"}},
         "notes": [],
-        "samples": samples,
+        "samples": measured,
     }
 
 
@@ -240,7 +235,7 @@ def test_two_runs_are_set_side_by_side(two_runs: tuple[Path, Path]) -> None:
 
 
 EMPTY = {
-    "schema": bench_compare.SCHEMA,
+    "schema": compare.SCHEMA,
     "figures": [],
     "commit": "",
     "quick": True,
@@ -252,7 +247,7 @@ FIGURE = figures.figure("hit", "dispatch", "us", (2, 1, 3), 5, n=1, variant="sto
 def test_only_figures_that_both_have_are_compared() -> None:
     other = FIGURE | {"variant": "fixed"}
 
-    rows = bench_compare.pairs({"figures": [FIGURE, other]}, {"figures": [FIGURE | {"value": 3}]})
+    rows = compare.pairs({"figures": [FIGURE, other]}, {"figures": [FIGURE | {"value": 3}]})
 
     assert rows == [
         ["hit", "dispatch", "", "1", "stock", "us", "2 (1 to 3)", "3 (1 to 3)", "1.500"]
@@ -296,7 +291,7 @@ def test_what_is_no_result_is_refused_in_one_line(
 def test_what_cannot_be_measured_is_refused(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, platform: str, devices: int | None, says: str
 ) -> None:
-    monkeypatch.setattr(bench_machine, "gpus", list)
+    monkeypatch.setattr(hardware, "gpus", list)
     this = pythons.examine(sys.executable)
 
     with pytest.raises(Refusal, match=says):
@@ -309,5 +304,5 @@ def test_only_the_benchmark_asks_for_its_system_packages(monkeypatch: pytest.Mon
     which = shutil.which
     monkeypatch.setattr(shutil, "which", lambda name: None if name == "valgrind" else which(name))
 
-    assert "valgrind" in system_packages.missing([], to_bench=True)
+    assert "valgrind" in system_packages.missing([], {"valgrind"})
     assert "valgrind" not in system_packages.missing([])

@@ -11,13 +11,10 @@ from pathlib import Path
 
 import pytest
 
-import demo
-import environments
-import extensions
-import pythons
-import system_packages
-import testing
+from checks import demo, testing
+from machine import environments, pythons, system_packages
 from refusal import Refusal
+from wheels import extensions
 
 THIS = pythons.examine(sys.executable)
 BUILD_PY = Path(__file__).parent.parent / "build" / "build.py"

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-import conformance
+from checks import conformance
+from checks.pytest_runs import Outcome
 from paths import ALLOWED_DIFFERENCES
-from pytest_runs import Outcome
 from refusal import Refusal
 
 SIDES = ["stock", "ours"]

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 # Last, so that no module there hides one of the tests' or of an installed package.
-sys.path.append(str(Path(__file__).parent.parent / "build"))
+for folder in ("build", "benchmarks"):
+    sys.path.append(str(Path(__file__).parent.parent / folder))
 
 # Read when jaxlib is imported. An error that is only warned of would look like stock.
 os.environ.setdefault("JAXLIB_PJIT_STRICT", "1")

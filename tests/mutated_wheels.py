@@ -13,8 +13,8 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-from seam import LIBRARY, PJIT
 from synthetic_wheels import STAMP, hash_of
+from wheels.seam import LIBRARY, PJIT
 
 Entries = list[tuple[str, bytes]]
 Mutation = Callable[[Random, Path], bytes]

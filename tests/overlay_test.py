@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import errno
 import os
 import sys
@@ -11,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-import commands
 import interpreters
-import overlay
-import pythons
 import synthetic_wheels
+from commands import overlay as overlay_command
+from machine import pythons
 from refusal import Refusal
-from seam import JAX, LIBRARY, MODULES, PJIT, Extensions
+from wheels import overlay, products
+from wheels.seam import JAX, LIBRARY, MODULES, PJIT, Extensions
 
 THIS = pythons.examine(sys.executable)
 
@@ -208,9 +209,10 @@ def test_the_command_says_what_to_put_on_the_path(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(commands.products, "compiled", lambda step, python: ours)
+    monkeypatch.setattr(products, "compiled", lambda step, python: ours)
 
-    commands.make_overlay(installed, THIS, tmp_path / "out")
+    options = argparse.Namespace(site_packages=installed, out=tmp_path / "out")
+    overlay_command.run(options, THIS)
 
     assert capsys.readouterr().out == f"PYTHONPATH={tmp_path / 'out'}\n"
     assert (tmp_path / "out" / PJIT).read_bytes() == ours.pjit.read_bytes()

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 import interpreters
-import port_anchors
 import synthetic_jax
 from paths import ROOT
-from port import port
+from port import anchors
+from port.port import port
 from refusal import Refusal
 from synthetic_jax import LIBRARIES, PJIT, PJIT_TEST, TESTS, VERSION, git
 
@@ -292,7 +292,7 @@ def refusal_of(source: Path, **options: bool) -> str:
 ANCHORS = sorted(
     {
         (edit.file, anchor)
-        for edit in port_anchors.edits()
+        for edit in anchors.edits()
         for anchor in (*edit.anchors, edit.old)
         if edit.file != PJIT_TEST
     }

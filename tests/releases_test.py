@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-import pythons
-import releases
-import stock_wheel
-from pytest_runs import Outcome, Tally, in_parallel, outcomes_of
-from pythons import Interpreter
+from checks import releases
+from checks.pytest_runs import Outcome, Tally, in_parallel, outcomes_of
+from checks.releases import Module, Release, Result
+from machine import pythons
+from machine.pythons import Interpreter
 from refusal import Refusal
-from releases import Module, Release, Result
+from wheels import stock_wheel
 
 TESTS = Path(__file__).parent
 THIS = pythons.examine(sys.executable)

@@ -10,7 +10,7 @@ import sys
 import zipfile
 from pathlib import Path
 
-from seam import JAX, LIBRARY, Extensions
+from wheels.seam import JAX, LIBRARY, Extensions
 
 PYTHON = f"cp{sys.version_info[0]}{sys.version_info[1]}{getattr(sys, 'abiflags', '')}"
 TAG = f"{PYTHON.rstrip('t')}-{PYTHON}"

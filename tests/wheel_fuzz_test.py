@@ -13,12 +13,11 @@ from packaging.utils import parse_wheel_filename
 from wheel.wheelfile import WheelFile
 
 import mutated_wheels
-import pythons
-import repack
-import stock_wheel
 import synthetic_wheels
+from machine import pythons
 from refusal import Refusal
-from seam import JAX, LIBRARY, PJIT, Extensions
+from wheels import repack, stock_wheel
+from wheels.seam import JAX, LIBRARY, PJIT, Extensions
 
 SEED = 3
 COUNT = 500

@@ -16,14 +16,13 @@ from packaging.requirements import Requirement
 from packaging.utils import parse_wheel_filename
 from wheel.wheelfile import WheelFile
 
-import pythons
-import repack
-import stock_wheel
 import synthetic_wheels
+from machine import pythons
 from paths import ROOT
 from refusal import Refusal
-from seam import JAX, LIBRARY, MODULES, PJIT, Extensions
 from synthetic_wheels import MACHINE, PYTHON, STAMP, TAG, VERSION_PY, hash_of, write_wheel
+from wheels import repack, stock_wheel
+from wheels.seam import JAX, LIBRARY, MODULES, PJIT, Extensions
 
 THIS = pythons.examine(sys.executable)
 Libraries = dict[str, bytes]
@@ -268,7 +267,7 @@ def test_only_what_must_change_changes(
     assert new[LIBRARY] == old[LIBRARY]
     assert (new[JAX], new[PJIT]) == (ours.jax.read_bytes(), ours.pjit.read_bytes())
     assert {name: new[name] for name in MODULES} == {
-        name: (ROOT / name).read_bytes() for name in MODULES
+        name: (ROOT / file).read_bytes() for name, file in MODULES.items()
     }
     assert new[f"{info}/METADATA"].decode() == (
         "Metadata-Version: 2.1\nName: jaxlib\nVersion: 9.9.9+physical1\n\nVersion: in the text\n"

@@ -6,19 +6,17 @@ import json
 import subprocess
 from pathlib import Path
 
-import bench_machine
-import bench_processes
-import bench_samples
-import products
-from bench_compare import SCHEMA
-from bench_plan import FULL, QUICK, Kit, Place
-from bench_workers import ask, last_line, working
-from environments import environment
+from checks.releases import newest_release
+from machine.environments import environment
+from machine.pythons import Interpreter, clean_environment
 from paths import BENCH_REQUIREMENTS, BENCHMARKS, LOGS, ROOT, VENVS
 from progress import Step, steps
-from pythons import Interpreter, clean_environment
 from refusal import Refusal, refusing_os_errors
-from releases import newest_release
+from run import hardware, processes, samples
+from run.compare import SCHEMA
+from run.plan import FULL, QUICK, Kit, Place
+from run.workers import ask, last_line, working
+from wheels import products
 
 _CPU_DEVICES = 2  # as many as it takes to show the bug
 
@@ -41,20 +39,20 @@ def bench(
     if devices is not None and devices < 1:
         raise Refusal(f"--devices {devices}: give 1 or more")
     if platform == "gpu":
-        bench_machine.check_gpus()
+        hardware.check_gpus()
     place = Place(platform, devices or (_CPU_DEVICES if platform == "cpu" else 0))
     plan = QUICK if quick else FULL
     with refusing_os_errors(f"write to {out}"):
         out.mkdir(parents=True, exist_ok=True)
-    load_before = bench_machine.load()  # that is not of what is made for the run
+    load_before = hardware.load()  # that is not of what is made for the run
     with steps() as step:
         kit = _kit(step, version, python, platform)
         run = _facts(kit, place, quick, load_before)
         run["samples"] = [
-            *bench_samples.samples(step, kit.pythons, place, plan),
-            *bench_processes.samples(step, kit, python, plan),
+            *samples.samples(step, kit.pythons, place, plan),
+            *processes.samples(step, kit, python, plan),
         ]
-        run["machine"]["load_after"] = bench_machine.load()
+        run["machine"]["load_after"] = hardware.load()
         wrong = _report(step, kit, run, out)
     print((out / "summary.md").read_text())
     print(f"All of it is in {out}")
@@ -64,7 +62,7 @@ def bench(
 def _kit(step: Step, version: str, python: Interpreter, platform: str) -> Kit:
     more, kind, notes = [], "", []
     if platform == "gpu":
-        cuda = bench_machine.cuda_of(python)
+        cuda = hardware.cuda_of(python)
         more, kind = [f"jax[{cuda}]=={version}"], f"-{cuda}"
     source = products.fetched(step, version, python)
     wheel = products.our_wheel(step, source, python, ROOT / "dist")
@@ -87,7 +85,7 @@ def _kit(step: Step, version: str, python: Interpreter, platform: str) -> Kit:
 
 
 def _facts(kit: Kit, place: Place, quick: bool, load_before: float) -> dict:
-    machine = bench_machine.machine() | {"load_before": load_before}
+    machine = hardware.machine() | {"load_before": load_before}
     with working(kit.pythons, place) as workers:
         versions = {name: ask(worker, "facts") for name, worker in workers.items()}
     found = versions["stock"]["devices"]
@@ -106,7 +104,7 @@ def _facts(kit: Kit, place: Place, quick: bool, load_before: float) -> dict:
         )
     return {
         "schema": SCHEMA,
-        "commit": bench_machine.commit(),
+        "commit": hardware.commit(),
         "quick": quick,
         "machine": machine,
         "place": place._asdict() | {"found": found},

@@ -7,8 +7,8 @@ import platform
 import subprocess
 from pathlib import Path
 
+from machine.pythons import Interpreter, clean_environment
 from paths import ROOT
-from pythons import Interpreter, clean_environment
 from refusal import Refusal
 
 _PLUGINS = "from importlib.metadata import distributions as d; print(*[x.name for x in d()])"

@@ -13,15 +13,15 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import stock_wheel
-from bench_plan import Kit, Place, Plan
-from bench_workers import last_line, settings
-from extensions import compile_benchmark, compile_extensions, compile_from_nothing
+from machine.pythons import Interpreter
 from paths import BENCHMARKS, LOGS, STATE
 from progress import Report, Step, advancing
-from pythons import Interpreter
 from refusal import Refusal
-from repack import repack
+from run.plan import Kit, Place, Plan
+from run.workers import last_line, settings
+from wheels import stock_wheel
+from wheels.extensions import compile_benchmark, compile_extensions, compile_from_nothing
+from wheels.repack import repack
 
 # On the CPU whatever the platform: none of this meets a GPU.
 _PLACE = Place("cpu", 2)

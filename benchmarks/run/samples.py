@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from bench_plan import Place, Plan
-from bench_workers import Worker, ask, working
 from progress import Step, advancing
+from run.plan import Place, Plan
+from run.workers import Worker, ask, working
 
 CASES = ("scalar key", "key array, P()", "key array, P('a')")
 KINDS = ("no key", "one key", "all keys", "all keys, respelled")

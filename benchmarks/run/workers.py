@@ -10,10 +10,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from bench_plan import Place
+from machine.pythons import clean_environment
 from paths import BENCHMARKS, LOGS
-from pythons import clean_environment
 from refusal import Refusal
+from run.plan import Place
 
 
 class Worker(NamedTuple):

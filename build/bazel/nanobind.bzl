@@ -1,4 +1,4 @@
-"""nanobind, from the wheel of the version that build/requirements.txt pins.
+"""nanobind, from the wheel of the version that build/requirements/tools.txt pins.
 
 `--repo_env=PJIT_NANOBIND=/path/to/site-packages/nanobind` says where pip put
 it. Without it, the environment that build.py made is asked.

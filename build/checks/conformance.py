@@ -16,12 +16,12 @@ from typing import NamedTuple
 from rich import box
 from rich.table import Table
 
-import products
+from checks.pytest_runs import Outcome, in_parallel, outcomes_of, report_of
+from machine.pythons import Interpreter, clean_environment
 from paths import ALLOWED_DIFFERENCES, CONFORMANCE_REQUIREMENTS, LOGS
 from progress import Step, results, steps
-from pytest_runs import Outcome, in_parallel, outcomes_of, report_of
-from pythons import Interpreter, clean_environment
 from refusal import Refusal
+from wheels import products
 
 NAMES = (
     *("pjit", "api", "random", "pickle", "jax_jit", "aot", "array", "memories", "layout", "core"),

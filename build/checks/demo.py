@@ -12,11 +12,11 @@ from pathlib import Path
 from rich import box
 from rich.table import Table
 
-import products
+from machine.pythons import Interpreter, clean_environment
 from paths import REPRODUCTION
 from progress import Step, results, steps
-from pythons import Interpreter, clean_environment
 from refusal import Refusal
+from wheels import products
 
 _TITLES = {
     1: "The report: 3 fed-back calls, cold and then warm, on 2 CPU devices",

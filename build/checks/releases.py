@@ -13,16 +13,15 @@ from typing import NamedTuple
 from rich import box
 from rich.table import Table
 
-import environments
-import products
-import stock_wheel
-from extensions import test_extensions
+from checks.pytest_runs import Tally, in_parallel, outcomes_of, sum_of, tally_of
+from checks.testing import REQUIREMENTS, module_report, modules, settings
+from machine import environments
+from machine.pythons import NEWER, Interpreter, found
 from paths import LOGS, VENVS
 from progress import Step, advancing, results, steps
-from pytest_runs import Tally, in_parallel, outcomes_of, sum_of, tally_of
-from pythons import NEWER, Interpreter, found
 from refusal import Refusal, refusing_os_errors
-from testing import REQUIREMENTS, module_report, modules, settings
+from wheels import products, stock_wheel
+from wheels.extensions import test_extensions
 
 ALL = "all"
 NEWEST = "newest"

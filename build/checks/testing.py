@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import products
-from extensions import test_extensions
+from checks.pytest_runs import report_of, sum_of, tally_of
+from machine.pythons import Interpreter, clean_environment
 from paths import ROOT, TEST_REQUIREMENTS, TOOL_REQUIREMENTS
 from progress import steps
-from pytest_runs import report_of, sum_of, tally_of
-from pythons import Interpreter, clean_environment
+from wheels import products
+from wheels.extensions import test_extensions
 
 REQUIREMENTS = (TEST_REQUIREMENTS, TOOL_REQUIREMENTS)
 

@@ -14,8 +14,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from machine.pythons import Interpreter, clean_environment
 from paths import LOGS
-from pythons import Interpreter, clean_environment
 from refusal import Refusal, refusing_os_errors
 
 _STAMP = "made-from.sha256"

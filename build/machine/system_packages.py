@@ -9,33 +9,38 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
-from pythons import Interpreter
+from machine.pythons import Interpreter
 from refusal import Refusal
 
 _DISTRIBUTION_PREFIX = Path("/usr/bin")
+_FOUND: dict[str, Callable[[], object]] = {
+    "bazel-bootstrap": lambda: shutil.which("bazel"),
+    "g++": lambda: shutil.which("g++"),
+    "libabsl-dev": Path("/usr/include/absl").is_dir,
+    "googletest": Path("/usr/src/googletest").is_dir,
+    "libbenchmark-dev": Path("/usr/include/benchmark").is_dir,
+    "valgrind": lambda: shutil.which("valgrind"),
+}
+_ALWAYS = {"bazel-bootstrap", "g++", "libabsl-dev", "googletest"}
 
 
-def missing(pythons: Iterable[Interpreter], *, to_bench: bool = False) -> list[str]:
-    """The names of the packages to install, sorted; those of the benchmarks where they are to run.
+def missing(pythons: Iterable[Interpreter], more: Collection[str] = ()) -> list[str]:
+    """The names of the packages to install, sorted.
+
+    Args:
+      pythons: those that have to have headers and ensurepip.
+      more: packages of `_FOUND` that are needed beside those that all commands need.
 
     Raises:
       Refusal: a Python that is not the distribution's lacks its headers or ensurepip, which no
         package could add.
     """
+    needed = _ALWAYS | set(more)
     names = {
-        package
-        for package, present in (
-            ("bazel-bootstrap", shutil.which("bazel")),
-            ("g++", shutil.which("g++")),
-            ("libabsl-dev", Path("/usr/include/absl").is_dir()),
-            ("googletest", Path("/usr/src/googletest").is_dir()),
-            ("libbenchmark-dev", not to_bench or Path("/usr/include/benchmark").is_dir()),
-            ("valgrind", not to_bench or shutil.which("valgrind")),
-        )
-        if not present
+        package for package, is_there in _FOUND.items() if package in needed and not is_there()
     }
     for python in pythons:
         names |= _missing_of_python(python)

@@ -5,12 +5,13 @@ A place is found by names alone, from which `Edit` walks to it. None of upstream
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import NamedTuple
 
 from paths import ROOT
 from refusal import Refusal
 
-TEMPLATES = ROOT / "build" / "port"
+TEMPLATES = ROOT / "build" / "port" / "templates"
 
 
 class Edit(NamedTuple):
@@ -87,12 +88,19 @@ def new_files() -> dict[str, str]:
     )
     texts = {f"jaxlib/{name}": (sources / name).read_text(encoding="utf-8") for name in library}
     for name in tests:
-        texts[f"jaxlib/python_testing/{name}"] = (sources / name).read_text(encoding="utf-8")
+        texts[f"jaxlib/python_testing/{name}"] = _ported_test(sources, name)
     return texts | {
         "jaxlib/python_testing/BUILD": _template("python_testing.BUILD"),
         "jaxlib/python_testing/run_gtest.py": _template("run_gtest.py.in"),
         "tests/physical_out_shardings_test.py": _template("physical_out_shardings_test.py.in"),
     }
+
+
+def _ported_test(sources: Path, name: str) -> str:
+    """A file of the tests, with the paths that it has upstream."""
+    folder = sources if name.startswith("physical") else sources / "testing"
+    text = (folder / name).read_text(encoding="utf-8")
+    return text.replace("jaxlib/testing", "jaxlib").replace("JAXLIB_TESTING_", "JAXLIB_")
 
 
 def apply(edit: Edit, text: str) -> str:
@@ -147,4 +155,4 @@ def _only(file: str, text: str, anchor: str, start: int, end: int) -> int:
 
 
 def _unknown(file: str, what: str) -> str:
-    return f"{file}: {what}: a layout this port does not know; mend build/port_anchors.py"
+    return f"{file}: {what}: a layout this port does not know; fix build/port/anchors.py"

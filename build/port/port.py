@@ -12,7 +12,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-import port_anchors
+from port import anchors
 from refusal import Refusal, refusing_os_errors
 
 Texts = Mapping[str, "str | None"]  # a file's path in the checkout and its text; None: no file
@@ -80,12 +80,12 @@ def _require_clean(source: Path) -> None:
 
 
 def _edited_files() -> list[str]:
-    return list(dict.fromkeys(edit.file for edit in port_anchors.edits()))
+    return list(dict.fromkeys(edit.file for edit in anchors.edits()))
 
 
 def _texts(source: Path) -> dict[str, str | None]:
     """What is there now of the files that the port is about."""
-    names = ["jax/version.py", *_edited_files(), *port_anchors.new_files()]
+    names = ["jax/version.py", *_edited_files(), *anchors.new_files()]
     with refusing_os_errors(f"read {source}"):
         return {name: _text(source / name) for name in names}
 
@@ -108,11 +108,11 @@ def _release(version_py: str | None) -> tuple[int, ...]:
 def _changed(before: Texts, revert: bool, force: bool) -> dict[str, str | None]:
     """What the files are to be."""
     after = dict(before)
-    change = port_anchors.undo if revert else port_anchors.apply
-    for edit in port_anchors.edits():
+    change = anchors.undo if revert else anchors.apply
+    for edit in anchors.edits():
         if not edit.until or _release(before["jax/version.py"]) < edit.until:
             after[edit.file] = change(edit, after[edit.file] or "")
-    for name, text in port_anchors.new_files().items():
+    for name, text in anchors.new_files().items():
         _require_ours(name, before[name], text, force)
         after[name] = None if revert else text
     return after

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from environments import locked
+from machine.environments import locked
+from machine.pythons import Interpreter
 from paths import EXTENSIONS, LOGS, ROOT
-from pythons import Interpreter
 from refusal import Refusal, refusing_os_errors
-from seam import JAX, PJIT, Extensions
+from wheels.seam import JAX, PJIT, Extensions
 
 _BENCHMARK = "jaxlib/physical_out_shardings_benchmark.so"
 

@@ -13,10 +13,19 @@ from pathlib import Path
 from packaging.tags import parse_tag
 from packaging.version import Version
 
+from machine.pythons import Interpreter
 from paths import ROOT
-from pythons import Interpreter
 from refusal import Refusal, refusing_os_errors
-from seam import JAX, LIBRARY, LOCAL_LABEL, MODULES, PJIT, Extensions, check_library, no_library
+from wheels.seam import (
+    JAX,
+    LIBRARY,
+    LOCAL_LABEL,
+    MODULES,
+    PJIT,
+    Extensions,
+    check_library,
+    no_library,
+)
 
 
 def check(site_packages: Path, out: Path, python: Interpreter) -> None:
@@ -73,7 +82,7 @@ def overlay(site_packages: Path, extensions: Extensions, out: Path) -> None:
 
 def _fill(package: Path, installed: Path, extensions: Extensions) -> None:
     ours = {Path(JAX).name: extensions.jax, Path(PJIT).name: extensions.pjit}
-    ours |= {Path(name).name: ROOT / name for name in MODULES}
+    ours |= {Path(name).name: ROOT / file for name, file in MODULES.items()}
     package.mkdir(parents=True)
     for entry in installed.iterdir():
         if entry.name not in ours and entry.name != "__pycache__":

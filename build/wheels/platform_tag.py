@@ -10,9 +10,9 @@ from auditwheel.policy import WheelPolicies
 from auditwheel.wheel_abi import analyze_wheel_abi
 from wheel.wheelfile import WheelFile
 
-from pythons import Interpreter
+from machine.pythons import Interpreter
 from refusal import Refusal
-from seam import JAX, LIBRARY, PJIT, Extensions
+from wheels.seam import JAX, LIBRARY, PJIT, Extensions
 
 
 def newest_platform(stock: set[str], extensions: Extensions, python: Interpreter) -> str:

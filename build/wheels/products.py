@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import environments
-import stock_wheel
-from extensions import compile_extensions
+from machine import environments
+from machine.pythons import Interpreter
 from paths import VENVS
 from progress import Step
-from pythons import Interpreter
-from repack import repack
-from seam import Extensions
+from wheels import stock_wheel
+from wheels.extensions import compile_extensions
+from wheels.repack import repack
+from wheels.seam import Extensions
 
 
 def fetched(step: Step, version: str, python: Interpreter) -> Path:

@@ -22,13 +22,13 @@ from pathlib import Path
 
 from wheel.wheelfile import WheelFile
 
+from machine.pythons import Interpreter
 from paths import ROOT, STAMPS, TOOL_REQUIREMENTS
-from platform_tag import newest_platform
 from progress import Report, advancing, nothing
-from pythons import Interpreter
 from refusal import refusing_os_errors
-from seam import JAX, LOCAL_LABEL, MODULES, PJIT, Extensions
-from stock_wheel import StockWheel, chunks, record
+from wheels.platform_tag import newest_platform
+from wheels.seam import JAX, LOCAL_LABEL, MODULES, PJIT, Extensions
+from wheels.stock_wheel import StockWheel, chunks, record
 
 
 def repack(
@@ -79,7 +79,7 @@ def sha256_of(path: Path) -> str:
 def _digest_of_inputs(stock: Path, extensions: Extensions, name: str) -> str:
     """A hash of all that the wheel's bytes depend on: the inputs, this code, and zlib."""
     code = sorted(Path(__file__).parent.glob("*.py"))
-    modules = (ROOT / name for name in MODULES)
+    modules = (ROOT / file for file in MODULES.values())
     files = (stock, *extensions, *modules, *code, TOOL_REQUIREMENTS)
     parts = [name, zlib.ZLIB_RUNTIME_VERSION, *(sha256_of(file) for file in files)]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
@@ -104,7 +104,7 @@ def _replacements(
     return {
         JAX: extensions.jax.read_bytes(),
         PJIT: extensions.pjit.read_bytes(),
-        **{name: (ROOT / name).read_bytes() for name in MODULES},
+        **{name: (ROOT / file).read_bytes() for name, file in MODULES.items()},
         metadata: _with_header("Version", version, source.read(metadata), count=1),
         # A wheel with two names for its platform has two Tag lines, which are the same now.
         tags: b"".join(dict.fromkeys(with_tag.splitlines(keepends=True))),

@@ -13,15 +13,15 @@ from refusal import Refusal
 
 JAX = "jaxlib/_jax.so"  # replaced
 PJIT = "jaxlib/_pjit.so"  # added
-MODULES = (  # added, as they are in this repository
-    "jaxlib/_fastpath_difference.py",
-    "jaxlib/_fastpath_dispatch.py",
-    "jaxlib/_fastpath_explain.py",
-    "jaxlib/_fastpath_history.py",
-    "jaxlib/_fastpath_signature.py",
-    "jaxlib/fastpath_report.py",
-    "jaxlib/pjit.py",
-)
+MODULES = {  # added: the name in the wheel, and the file in this repository
+    "jaxlib/_fastpath_difference.py": "jaxlib/explanation/difference.py",
+    "jaxlib/_fastpath_dispatch.py": "jaxlib/explanation/dispatch.py",
+    "jaxlib/_fastpath_explain.py": "jaxlib/explanation/explain.py",
+    "jaxlib/_fastpath_history.py": "jaxlib/explanation/history.py",
+    "jaxlib/_fastpath_signature.py": "jaxlib/explanation/signature.py",
+    "jaxlib/fastpath_report.py": "jaxlib/fastpath_report.py",
+    "jaxlib/pjit.py": "jaxlib/pjit.py",
+}
 LIBRARY = "jaxlib/libjax_common.so"  # untouched: our _jax.so calls into it
 SYMBOL = "Wrapped_PyInit__jax"
 LOCAL_LABEL = "physical1"

@@ -21,12 +21,12 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 from wheel.wheelfile import WheelError, WheelFile
 
-import environments
+from machine import environments
+from machine.pythons import Interpreter
 from paths import STATE, VENVS, WHEELS
 from progress import Report, advancing, nothing
-from pythons import Interpreter
 from refusal import Refusal, refusing_os_errors
-from seam import JAX, LIBRARY, LOCAL_LABEL, PJIT, check_library, no_library
+from wheels.seam import JAX, LIBRARY, LOCAL_LABEL, PJIT, check_library, no_library
 
 _CHUNK = 1 << 20
 _BROKEN = (

@@ -13,8 +13,8 @@ See the License for the specific language governing permissions and
 limitations under the License.
 ==============================================================================*/
 
-#ifndef JAXLIB_LOG_TESTING_H_
-#define JAXLIB_LOG_TESTING_H_
+#ifndef JAXLIB_TESTING_LOG_TESTING_H_
+#define JAXLIB_TESTING_LOG_TESTING_H_
 
 namespace jax {
 
@@ -36,4 +36,4 @@ logging.getLogger("jaxlib.pjit").propagate = False
 
 }  // namespace jax
 
-#endif  // JAXLIB_LOG_TESTING_H_
+#endif  // JAXLIB_TESTING_LOG_TESTING_H_

@@ -13,7 +13,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 ==============================================================================*/
 
-#include "jaxlib/python_testing.h"
+#include "jaxlib/testing/python_testing.h"
 
 #include <Python.h>
 #include <gtest/gtest.h>
@@ -48,7 +48,8 @@ void StartPython() {
 
 void ImportFakeJax() {
   constexpr char kImport[] =
-      "import sys; sys.path.insert(0, 'jaxlib'); import python_testing, "
+      "import sys; sys.path.insert(0, 'jaxlib/testing'); import "
+      "python_testing, "
       "fake_jax";
   if (PyRun_SimpleString(kImport) != 0) std::exit(1);
 }

@@ -13,8 +13,8 @@ See the License for the specific language governing permissions and
 limitations under the License.
 ==============================================================================*/
 
-#ifndef JAXLIB_PYTHON_TESTING_H_
-#define JAXLIB_PYTHON_TESTING_H_
+#ifndef JAXLIB_TESTING_PYTHON_TESTING_H_
+#define JAXLIB_TESTING_PYTHON_TESTING_H_
 
 #include <Python.h>
 
@@ -58,4 +58,4 @@ class PythonScope {
 
 }  // namespace jax
 
-#endif  // JAXLIB_PYTHON_TESTING_H_
+#endif  // JAXLIB_TESTING_PYTHON_TESTING_H_

@@ -13,7 +13,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 ==============================================================================*/
 
-#include "jaxlib/cache_miss.h"
+#include "jaxlib/wheel/cache_miss.h"
 
 #include <Python.h>
 #include <structmember.h>
@@ -25,9 +25,9 @@ limitations under the License.
 
 #include "absl/container/inlined_vector.h"
 #include "absl/types/span.h"
-#include "jaxlib/miss_explanation.h"
 #include "jaxlib/physical_out_shardings.h"
-#include "jaxlib/step_aside.h"
+#include "jaxlib/wheel/miss_explanation.h"
+#include "jaxlib/wheel/step_aside.h"
 #include "nanobind/nanobind.h"
 
 namespace jax {

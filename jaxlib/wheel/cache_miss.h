@@ -13,8 +13,8 @@ See the License for the specific language governing permissions and
 limitations under the License.
 ==============================================================================*/
 
-#ifndef JAXLIB_CACHE_MISS_H_
-#define JAXLIB_CACHE_MISS_H_
+#ifndef JAXLIB_WHEEL_CACHE_MISS_H_
+#define JAXLIB_WHEEL_CACHE_MISS_H_
 
 #include <Python.h>
 
@@ -84,4 +84,4 @@ nanobind::handle CacheMissType();
 
 }  // namespace jax
 
-#endif  // JAXLIB_CACHE_MISS_H_
+#endif  // JAXLIB_WHEEL_CACHE_MISS_H_

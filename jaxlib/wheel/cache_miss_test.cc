@@ -13,7 +13,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 ==============================================================================*/
 
-#include "jaxlib/cache_miss.h"
+#include "jaxlib/wheel/cache_miss.h"
 
 #include <Python.h>
 #include <gtest/gtest.h>
@@ -21,9 +21,9 @@ limitations under the License.
 #include <thread>  // NOLINT
 #include <vector>
 
-#include "jaxlib/log_testing.h"
-#include "jaxlib/python_testing.h"
-#include "jaxlib/step_aside.h"
+#include "jaxlib/testing/log_testing.h"
+#include "jaxlib/testing/python_testing.h"
+#include "jaxlib/wheel/step_aside.h"
 #include "nanobind/nanobind.h"
 
 namespace jax {

@@ -21,8 +21,8 @@ limitations under the License.
 
 #include <cstdlib>
 
-#include "jaxlib/log_testing.h"
-#include "jaxlib/python_testing.h"
+#include "jaxlib/testing/log_testing.h"
+#include "jaxlib/testing/python_testing.h"
 
 extern "C" {
 PyObject* PyInit__jax(void);

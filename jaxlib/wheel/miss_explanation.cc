@@ -13,7 +13,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 ==============================================================================*/
 
-#include "jaxlib/miss_explanation.h"
+#include "jaxlib/wheel/miss_explanation.h"
 
 #include <Python.h>
 
@@ -21,7 +21,7 @@ limitations under the License.
 #include <cstddef>
 #include <utility>
 
-#include "jaxlib/step_aside.h"
+#include "jaxlib/wheel/step_aside.h"
 #include "nanobind/nanobind.h"
 
 namespace jax {

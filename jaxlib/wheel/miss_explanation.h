@@ -13,8 +13,8 @@ See the License for the specific language governing permissions and
 limitations under the License.
 ==============================================================================*/
 
-#ifndef JAXLIB_MISS_EXPLANATION_H_
-#define JAXLIB_MISS_EXPLANATION_H_
+#ifndef JAXLIB_WHEEL_MISS_EXPLANATION_H_
+#define JAXLIB_WHEEL_MISS_EXPLANATION_H_
 
 #include <Python.h>
 
@@ -53,4 +53,4 @@ class MissExplanation {
 
 }  // namespace jax
 
-#endif  // JAXLIB_MISS_EXPLANATION_H_
+#endif  // JAXLIB_WHEEL_MISS_EXPLANATION_H_

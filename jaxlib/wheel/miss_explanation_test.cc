@@ -13,14 +13,14 @@ See the License for the specific language governing permissions and
 limitations under the License.
 ==============================================================================*/
 
-#include "jaxlib/miss_explanation.h"
+#include "jaxlib/wheel/miss_explanation.h"
 
 #include <Python.h>
 #include <gtest/gtest.h>
 
-#include "jaxlib/cache_miss.h"
-#include "jaxlib/python_testing.h"
-#include "jaxlib/step_aside.h"
+#include "jaxlib/testing/python_testing.h"
+#include "jaxlib/wheel/cache_miss.h"
+#include "jaxlib/wheel/step_aside.h"
 #include "nanobind/nanobind.h"
 
 namespace jax {

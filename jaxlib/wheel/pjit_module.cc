@@ -17,10 +17,10 @@ limitations under the License.
 
 #include <atomic>
 
-#include "jaxlib/cache_miss.h"
-#include "jaxlib/miss_explanation.h"
 #include "jaxlib/pjit.h"
-#include "jaxlib/step_aside.h"
+#include "jaxlib/wheel/cache_miss.h"
+#include "jaxlib/wheel/miss_explanation.h"
+#include "jaxlib/wheel/step_aside.h"
 #include "nanobind/nanobind.h"
 
 namespace jax {

@@ -13,7 +13,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 ==============================================================================*/
 
-#include "jaxlib/step_aside.h"
+#include "jaxlib/wheel/step_aside.h"
 
 #include <Python.h>
 

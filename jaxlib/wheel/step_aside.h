@@ -13,8 +13,8 @@ See the License for the specific language governing permissions and
 limitations under the License.
 ==============================================================================*/
 
-#ifndef JAXLIB_STEP_ASIDE_H_
-#define JAXLIB_STEP_ASIDE_H_
+#ifndef JAXLIB_WHEEL_STEP_ASIDE_H_
+#define JAXLIB_WHEEL_STEP_ASIDE_H_
 
 #include <Python.h>
 
@@ -52,4 +52,4 @@ bool EnvironmentIs(const char* name, const char* value);
 
 }  // namespace jax
 
-#endif  // JAXLIB_STEP_ASIDE_H_
+#endif  // JAXLIB_WHEEL_STEP_ASIDE_H_

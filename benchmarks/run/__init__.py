@@ -1,0 +1,1 @@
+"""What runs the measurements, in processes of their own."""

@@ -1,0 +1,1 @@
+"""What runs our wheel: the demo, the tests, and the tests of JAX."""

@@ -1,0 +1,1 @@
+"""The subcommands of build.py, a module each."""

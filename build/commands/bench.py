@@ -1,0 +1,51 @@
+"""Measures stock, ours, JAX's own fix and the workaround, or compares two results."""
+
+from __future__ import annotations
+
+import argparse
+
+import arguments
+from machine.pythons import Interpreter
+from paths import ROOT
+
+HELP = "measure stock, ours, JAX's fix and the workaround"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    arguments.python(parser)
+    arguments.jaxlib(parser)
+    parser.add_argument("--platform", choices=("cpu", "gpu"), default="cpu", help="(cpu)")
+    parser.add_argument("--devices", type=int, metavar="N", help="(2 of the CPU, all GPUs)")
+    parser.add_argument("--quick", action="store_true", help="fewer sizes and samples")
+    parser.add_argument("--check", action="store_true", help="fail where an entry is one too many")
+    arguments.out(parser, ROOT / "dist" / "benchmarks")
+    parser.add_argument(
+        "--compare",
+        nargs=2,
+        type=arguments.path,
+        metavar="JSON",
+        help="two results side by side instead",
+    )
+
+
+def system_packages(options: argparse.Namespace) -> set[str]:
+    """What the command needs of Debian beside what all need."""
+    return set() if options.compare else {"libbenchmark-dev", "valgrind"}
+
+
+def run(options: argparse.Namespace, python: Interpreter) -> int:
+    if options.compare:
+        from run.compare import compare
+
+        return compare(*options.compare)
+    from run.bench import bench
+
+    return bench(
+        options.jaxlib,
+        python,
+        options.out,
+        platform=options.platform,
+        devices=options.devices,
+        quick=options.quick,
+        check=options.check,
+    )

@@ -1,0 +1,22 @@
+"""Builds our wheel, and shows a stock jaxlib and ours side by side."""
+
+from __future__ import annotations
+
+import argparse
+
+import arguments
+from machine.pythons import Interpreter
+
+HELP = "build, and show stock jaxlib and ours side by side"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    arguments.python(parser)
+    arguments.jaxlib(parser)
+    arguments.out(parser)
+
+
+def run(options: argparse.Namespace, python: Interpreter) -> int:
+    from checks.demo import demo
+
+    return demo(options.jaxlib, python, options.out)

@@ -1,0 +1,33 @@
+"""Runs the C++ and the Python tests, of one release or of several."""
+
+from __future__ import annotations
+
+import argparse
+
+import arguments
+from machine.pythons import Interpreter
+
+HELP = "run the C++ and the Python tests"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    arguments.python(parser)
+    which = parser.add_mutually_exclusive_group()
+    arguments.jaxlib(which)
+    which.add_argument(
+        "--releases",
+        metavar="VERSION,...",
+        help="several, and a table of the results: versions, newest, or all",
+    )
+    arguments.out(parser)
+    parser.add_argument("pytest", nargs="*", metavar="-- PYTEST ARGUMENT", default=[])
+
+
+def run(options: argparse.Namespace, python: Interpreter) -> int:
+    if options.releases is not None:
+        from checks.releases import test_releases
+
+        return test_releases(options.releases.split(","), python, options.out, options.pytest)
+    from checks.testing import test
+
+    return test(options.jaxlib, python, options.out, options.pytest)

@@ -1,0 +1,1 @@
+"""What this machine has: its Pythons, its system packages, and environments made on it."""

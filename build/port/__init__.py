@@ -1,0 +1,1 @@
+"""The change to the sources of jaxlib itself."""

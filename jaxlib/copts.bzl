@@ -1,0 +1,10 @@
+"""The options that all C++ of this repository is compiled with."""
+
+COPTS = [
+    "-fexceptions",
+    "-fno-strict-aliasing",
+    "-fvisibility=hidden",
+    "-Wall",
+    "-Wextra",
+    "-Werror",
+]
