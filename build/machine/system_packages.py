@@ -9,20 +9,20 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from machine.pythons import Interpreter
 from refusal import Refusal
 
 _DISTRIBUTION_PREFIX = Path("/usr/bin")
-_FOUND: dict[str, Callable[[], object]] = {
-    "bazel-bootstrap": lambda: shutil.which("bazel"),
-    "g++": lambda: shutil.which("g++"),
-    "libabsl-dev": Path("/usr/include/absl").is_dir,
-    "googletest": Path("/usr/src/googletest").is_dir,
-    "libbenchmark-dev": Path("/usr/include/benchmark").is_dir,
-    "valgrind": lambda: shutil.which("valgrind"),
+_FOUND_BY: dict[str, str | Path] = {  # a program on PATH, or a folder
+    "bazel-bootstrap": "bazel",
+    "g++": "g++",
+    "libabsl-dev": Path("/usr/include/absl"),
+    "googletest": Path("/usr/src/googletest"),
+    "libbenchmark-dev": Path("/usr/include/benchmark"),
+    "valgrind": "valgrind",
 }
 _ALWAYS = {"bazel-bootstrap", "g++", "libabsl-dev", "googletest"}
 
@@ -32,19 +32,21 @@ def missing(pythons: Iterable[Interpreter], more: Collection[str] = ()) -> list[
 
     Args:
       pythons: those that have to have headers and ensurepip.
-      more: packages of `_FOUND` that are needed beside those that all commands need.
+      more: packages of `_FOUND_BY` that are needed beside those that all commands need.
 
     Raises:
       Refusal: a Python that is not the distribution's lacks its headers or ensurepip, which no
         package could add.
     """
     needed = _ALWAYS | set(more)
-    names = {
-        package for package, is_there in _FOUND.items() if package in needed and not is_there()
-    }
+    names = {name for name in needed if not _is_there(_FOUND_BY[name])}
     for python in pythons:
         names |= _missing_of_python(python)
     return sorted(names)
+
+
+def _is_there(what: str | Path) -> bool:
+    return what.is_dir() if isinstance(what, Path) else shutil.which(what) is not None
 
 
 def _missing_of_python(python: Interpreter) -> set[str]:
