@@ -85,7 +85,7 @@ def test_an_overlay_mends_the_stock_jaxlib(
 ) -> None:
     out = tmp_path / "out"
     overlay.check(stock_site, out, THIS)
-    overlay.overlay(stock_site, ours, out)
+    overlay.overlay(stock_site, ours, THIS, out)
 
     assert entries_of_fed_back_keys(None) == [1, 2, 2]
     assert entries_of_fed_back_keys(out) == [1, 1, 1]
@@ -95,7 +95,7 @@ def test_an_overlay_has_our_files_and_links_to_the_rest(
     installed: Path, ours: Extensions, tmp_path: Path
 ) -> None:
     out = tmp_path / "deep" / "out"
-    overlay.overlay(installed, ours, out)
+    overlay.overlay(installed, ours, THIS, out)
 
     entries = {entry.name: entry.is_symlink() for entry in (out / "jaxlib").iterdir()}
     assert entries == {
@@ -114,7 +114,7 @@ def test_an_empty_folder_may_be_there_before(
 ) -> None:
     (tmp_path / "out").mkdir()
     overlay.check(installed, tmp_path / "out", THIS)
-    overlay.overlay(installed, ours, tmp_path / "out")
+    overlay.overlay(installed, ours, THIS, tmp_path / "out")
 
     assert (tmp_path / "out" / PJIT).is_file()
 
@@ -197,7 +197,7 @@ def test_a_failed_write_is_refused_and_leaves_nothing(
     out = tmp_path / "deep" / "out"
 
     with pytest.raises(Refusal, match="no space left"):
-        overlay.overlay(installed, ours, out)
+        overlay.overlay(installed, ours, THIS, out)
 
     assert list(out.parent.iterdir()) == []
 

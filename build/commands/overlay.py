@@ -23,6 +23,7 @@ def run(options: argparse.Namespace, python: Interpreter) -> int:
 
     overlay.check(options.site_packages, options.out, python)
     with steps() as step:
-        overlay.overlay(options.site_packages, products.compiled(step, python), options.out)
+        extensions = products.compiled(step, python)
+        overlay.overlay(options.site_packages, extensions, python, options.out)
     print(f"PYTHONPATH={shlex.quote(str(options.out.resolve()))}")
     return 0

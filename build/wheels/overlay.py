@@ -16,6 +16,7 @@ from packaging.version import Version
 from machine.pythons import Interpreter
 from paths import ROOT
 from refusal import Refusal, refusing_os_errors
+from wheels.extension_checks import check_extensions
 from wheels.seam import (
     JAX,
     LIBRARY,
@@ -66,12 +67,13 @@ def _check_python(
         )
 
 
-def overlay(site_packages: Path, extensions: Extensions, out: Path) -> None:
+def overlay(site_packages: Path, extensions: Extensions, python: Interpreter, out: Path) -> None:
     """Makes the folder, whole or not at all. `check` comes first.
 
     Raises:
-      Refusal: it cannot be written.
+      Refusal: it cannot be written, or an extension is not as it must be.
     """
+    check_extensions(extensions, python.machine)
     with refusing_os_errors(f"write {out}"):
         out.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as folder:

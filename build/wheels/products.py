@@ -16,6 +16,7 @@ from wheels import stock_wheel
 from wheels.extensions import compile_extensions
 from wheels.repack import repack
 from wheels.seam import Extensions
+from wheels.trial import try_wheel
 
 
 def fetched(step: Step, version: str, python: Interpreter) -> Path:
@@ -36,8 +37,8 @@ def our_wheel(step: Step, source: Path, python: Interpreter, out: Path) -> Path:
     with step(f"Check {source.name}") as report:
         stock = stock_wheel.check(source, python, report)
     extensions = compiled(step, python)
-    with step(f"Write our wheel to {out}") as report:
-        return repack(stock, extensions, python, out, report)
+    with step(f"Write our wheel to {out}, and try it") as report:
+        return repack(stock, extensions, python, out, report, lambda made: try_wheel(made, python))
 
 
 def jax_environment(

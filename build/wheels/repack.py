@@ -11,12 +11,12 @@ import copy
 import csv
 import hashlib
 import io
-import os
 import re
 import stat
+import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from machine.pythons import Interpreter
 from paths import ROOT, STAMPS, TOOL_REQUIREMENTS
 from progress import Report, advancing, nothing
 from refusal import refusing_os_errors
+from wheels.extension_checks import check_extensions
 from wheels.platform_tag import newest_platform
 from wheels.seam import JAX, LOCAL_LABEL, MODULES, PJIT, Extensions
 from wheels.stock_wheel import StockWheel, chunks, record
@@ -37,17 +38,22 @@ def repack(
     python: Interpreter,
     out: Path,
     report: Report = nothing,
+    accept: Callable[[Path], None] = lambda wheel: None,
 ) -> Path:
     """Writes our wheel into a folder, which is made where there is none.
 
     Where the very same wheel is there already, from the same inputs, nothing is written.
 
+    Args:
+      accept: takes the finished wheel before it appears, and raises where it must not.
+
     Returns:
       The path of the wheel.
 
     Raises:
-      Refusal: it cannot be written there.
+      Refusal: it cannot be written there, or an extension is not as it must be.
     """
+    check_extensions(extensions, python.machine)
     platform = newest_platform(stock.platforms, extensions, python)
     separator = "." if stock.version.local else "+"
     version = f"{stock.version}{separator}{LOCAL_LABEL}"
@@ -61,6 +67,7 @@ def repack(
             with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as wheel:
                 changes = _replacements(source, stock, extensions, version, platform)
                 _fill(wheel, source, changes, version, report)
+            accept(part)
             digest = sha256_of(part)
         stamp.parent.mkdir(parents=True, exist_ok=True)
         stamp.write_text(digest)
@@ -87,12 +94,11 @@ def _digest_of_inputs(stock: Path, extensions: Extensions, name: str) -> str:
 
 @contextmanager
 def _appearing_whole(target: Path) -> Iterator[Path]:
-    part = target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
+    # Under its own name, which pip reads.
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".part-") as folder:
+        part = Path(folder) / target.name
         yield part
         part.replace(target)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def _replacements(

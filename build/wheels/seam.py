@@ -27,7 +27,7 @@ SYMBOL = "Wrapped_PyInit__jax"
 LOCAL_LABEL = "physical1"
 
 # pyelftools lets the others out too where the tables that it follows are broken.
-_BROKEN = (
+BROKEN_ELF = (
     ELFError,
     AttributeError,
     IndexError,
@@ -54,7 +54,7 @@ def check_library(library: BinaryIO, where: str) -> None:
     """
     try:
         found = SYMBOL in _defined(ELFFile(library))
-    except _BROKEN as error:
+    except BROKEN_ELF as error:
         raise Refusal(f"{where}: is no readable shared library; get the wheel again") from error
     if not found:
         raise Refusal(f"{where}: has no symbol {SYMBOL} to attach to; use another jaxlib release")
