@@ -70,7 +70,7 @@ def bootstrap(python: Interpreter, more_packages: set[str]) -> None:
         is_made = environments.is_made(TOOLS, this, [TOOL_REQUIREMENTS])
     if not is_made:
         print(f"Install what build.py runs on into {TOOLS} ...", file=sys.stderr, flush=True)
-    tools = environments.environment(TOOLS, this, [TOOL_REQUIREMENTS])
+    tools = environments.tools(TOOLS, this, TOOL_REQUIREMENTS)
     sys.stdout.flush()
     os.execv(tools, [str(tools), *sys.argv])
 

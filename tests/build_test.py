@@ -207,11 +207,11 @@ def test_what_counts_of_a_file_is_its_content(tmp_path: Path) -> None:
     assert not environments.is_made(directory, THIS, [requirements])
 
 
-def test_what_pip_cannot_install_is_refused_in_one_line(tmp_path: Path) -> None:
+def test_what_cannot_be_installed_is_refused_in_one_line(tmp_path: Path) -> None:
     wheel = tmp_path / "broken-1.0-py3-none-any.whl"
     wheel.write_text("no wheel")
 
-    with pytest.raises(Refusal, match="pip install failed: ERROR: ") as refused:
+    with pytest.raises(Refusal, match=r"uv pip install failed: error: .*cause: ") as refused:
         environments.environment(tmp_path / "venv", THIS, [wheel])
 
     assert "\n" not in str(refused.value)

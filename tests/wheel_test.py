@@ -344,6 +344,16 @@ def test_the_real_wheel_is_what_is_installed_and_pip_finds_nothing_wrong() -> No
     assert {tag.abi for tag in tags} == {PYTHON}
 
 
+def test_pip_installs_the_real_wheel(tmp_path: Path) -> None:
+    options = ["--no-deps", "--no-index", "--no-compile", "--target", str(tmp_path)]
+    command = [sys.executable, "-m", "pip", "install", *options, str(real_wheel("PJIT_WHEEL"))]
+
+    done = subprocess.run(command, capture_output=True, text=True)
+
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "jaxlib" / "_pjit.so").is_file()
+
+
 def test_the_real_wheel_keeps_the_version_that_jax_compares() -> None:
     stock, ours = real_wheel("PJIT_STOCK_WHEEL"), real_wheel("PJIT_WHEEL")
 

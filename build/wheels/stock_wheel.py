@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import errno
 import io
-import json
 import shutil
 import tempfile
 import zipfile
@@ -23,7 +22,7 @@ from wheel.wheelfile import WheelError, WheelFile
 
 from machine import environments
 from machine.pythons import Interpreter
-from paths import STATE, VENVS, WHEELS
+from paths import STATE, WHEELS
 from progress import Report, advancing, nothing
 from refusal import Refusal, refusing_os_errors
 from wheels.seam import JAX, LIBRARY, LOCAL_LABEL, PJIT, check_library, no_library
@@ -67,9 +66,7 @@ def download(version: str, python: Interpreter) -> Path:
             folder.parent.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
                 whole = Path(temporary) / "whole"
-                options = ["--no-deps", "--only-binary=:all:", "--quiet", "--dest", str(whole)]
-                arguments = ["download", f"jaxlib=={wanted}", *options]
-                environments.pip(_with_pip(python), arguments, f"pip-download-{python.abi}")
+                environments.download(f"jaxlib=={wanted}", python, whole)
                 shutil.rmtree(folder, ignore_errors=True)
                 whole.rename(folder)
     (wheel,) = folder.glob("jaxlib-*.whl")
@@ -86,29 +83,13 @@ def is_version(text: str) -> bool:
 
 
 def newest(python: Interpreter) -> str | None:
-    """The version of the jaxlib that pip would install with the newest jax, if there is one."""
-    with tempfile.TemporaryDirectory() as folder:
-        report = Path(folder) / "report.json"
-        options = [
-            "--dry-run",
-            "--ignore-installed",
-            "--only-binary=:all:",
-            "--report",
-            str(report),
-        ]
-        try:
-            environments.pip(
-                _with_pip(python), ["install", "jax", *options], f"pip-newest-{python.abi}"
-            )
-        except Refusal:
-            return None
-        packages = [each["metadata"] for each in json.loads(report.read_text())["install"]]
-    return next(each["version"] for each in packages if each["name"] == "jaxlib")
-
-
-def _with_pip(python: Interpreter) -> Path:
-    # A distribution's Python may have no pip of its own, one in an environment always has.
-    return environments.environment(VENVS / f"pip-{python.abi}", python, ["pip"])
+    """The version of the jaxlib that goes with the newest jax for this Python, if there is one."""
+    try:
+        packages = environments.resolved("jax", python)
+    except Refusal:
+        return None
+    versions = dict(package.split("==") for package in packages)
+    return versions["jaxlib"]
 
 
 def check(path: Path, python: Interpreter, report: Report = nothing) -> StockWheel:

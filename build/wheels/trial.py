@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from machine.environments import pip
+from machine.environments import environment
 from machine.pythons import Interpreter, clean_environment
 from paths import STATE
 from refusal import Refusal, refusing_os_errors
@@ -25,7 +25,7 @@ print("on" if is_ours and jaxlib.pjit.physical_out_shardings() else "off")
 
 
 def try_wheel(wheel: Path, python: Interpreter) -> None:
-    """Installs the wheel with pip, imports it, and has it say that the rule is on.
+    """Installs the wheel, imports it, and has it say that the rule is on.
 
     Raises:
       Refusal: it does not install, does not import, or says that the rule is off.
@@ -33,10 +33,7 @@ def try_wheel(wheel: Path, python: Interpreter) -> None:
     with refusing_os_errors(f"write to {STATE}"):
         STATE.mkdir(exist_ok=True)
         with tempfile.TemporaryDirectory(dir=STATE, prefix="trial-") as folder:
-            making = [str(python.base), "-m", "venv", folder]
-            subprocess.run(making, env=clean_environment(), check=True, capture_output=True)
-            inside = Path(folder) / "bin" / "python"
-            pip(inside, ["install", "--no-compile", str(wheel)], "pip-trial")
+            inside = environment(Path(folder) / "trial", python, [wheel], cached=False)
             answer = subprocess.run(
                 [str(inside), "-c", _PROGRAM],
                 cwd=folder,
