@@ -24,13 +24,18 @@ from jaxlib._fastpath_signature import Leaf, Path, Placement, Signature
 
 
 class Difference(NamedTuple):
-  """One way in which a call differs from an earlier one."""
+  """One way in which a call differs from an earlier one.
+
+  `Dispatch.differences` has the chief one first: what forces a trace, then what
+  forces a compilation, then the rest. Each has its own path and advice.
+  """
 
   kind: str
   path: str  # of the argument, as JAX writes paths; empty for the whole call
   old: str
   new: str
-  advice: str
+  advice: str  # empty where none is known to work
+  is_fed_back: bool = False  # an output of the function's own earlier call
 
   def __str__(self) -> str:
     where = f"{self.path}: " if self.path else ""
