@@ -27,6 +27,7 @@ limitations under the License.
 #include <vector>
 
 #include "absl/types/span.h"
+#include "jaxlib/canonical_spec.h"
 #include "nanobind/nanobind.h"
 
 namespace jax {
@@ -217,49 +218,6 @@ struct BaseArray {
   }
 };
 
-// The mesh axes that one dimension is split over: `'a'` means `('a',)`, and
-// `None`, like a dimension that the spec leaves out, means `()`.
-nb::tuple AxesOfDimension(const nb::tuple& partitions, size_t dimension) {
-  if (dimension >= nb::len(partitions)) return nb::make_tuple();
-  nb::object axes = partitions[dimension];
-  if (axes.is_none()) return nb::make_tuple();
-  if (nb::isinstance<nb::tuple>(axes)) return nb::borrow<nb::tuple>(axes);
-  return nb::make_tuple(axes);
-}
-
-// `axes` without those of size one, which split nothing. The compiler drops
-// them. Explicit ones are part of an array's type, and stay.
-nb::list AxesThatMatter(const nb::tuple& axes, nb::handle mesh) {
-  nb::object sizes = mesh.attr("shape");
-  nb::object explicit_axes = nb::getattr(mesh, "explicit_axes", nb::tuple());
-  nb::list result = Made<nb::list>(PyList_New(0));
-  for (nb::handle axis : axes) {
-    nb::object size = sizes[axis];
-    int is_explicit = PySequence_Contains(explicit_axes.ptr(), axis.ptr());
-    if (is_explicit < 0) nb::raise_python_error();
-    if (is_explicit == 1 || nb::cast<int>(size) > 1) result.append(axis);
-  }
-  return result;
-}
-
-// Whether two `PartitionSpec`s say the same of each of `ndim` dimensions.
-bool SameDimensions(nb::handle spec_a, nb::handle spec_b, size_t ndim,
-                    nb::handle mesh) {
-  nb::tuple a = nb::cast<nb::tuple>(spec_a.attr("_partitions"));
-  nb::tuple b = nb::cast<nb::tuple>(spec_b.attr("_partitions"));
-  size_t both = std::min(nb::len(a), nb::len(b));
-  for (size_t i = 0; i < ndim; ++i) {
-    if (i < both && a[i].is(b[i])) continue;
-    nb::tuple axes_a = AxesOfDimension(a, i);
-    nb::tuple axes_b = AxesOfDimension(b, i);
-    if (axes_a.equal(axes_b)) continue;
-    if (!AxesThatMatter(axes_a, mesh).equal(AxesThatMatter(axes_b, mesh))) {
-      return false;
-    }
-  }
-  return true;
-}
-
 bool SameAttribute(nb::handle a, nb::handle b, const char* name) {
   return nb::getattr(a, name, nb::none())
       .equal(nb::getattr(b, name, nb::none()));
@@ -272,14 +230,11 @@ bool AreSpelledDifferently(nb::handle a, nb::handle b, size_t ndim) {
   if (nb::hasattr(a, "spec")) {
     // `is_equivalent_to` sees devices only. Explicit axes, logical ids and the
     // mesh object are part of an array's type or of the fastpath's key.
-    nb::object spec_a = a.attr("spec");
-    nb::object spec_b = b.attr("spec");
     nb::object mesh = a.attr("mesh");
     if (!mesh.is(b.attr("mesh")) || !SameAttribute(a, b, "_memory_kind") ||
         !SameAttribute(a, b, "_logical_device_ids") ||
-        !SameAttribute(spec_a, spec_b, "unreduced") ||
-        !SameAttribute(spec_a, spec_b, "reduced") ||
-        !SameDimensions(spec_a, spec_b, ndim, mesh)) {
+        !CanonicalSpec(a.attr("spec"), mesh)
+             .equal(CanonicalSpec(b.attr("spec"), mesh))) {
       return false;
     }
   } else if (!SameAttribute(a, b, "memory_kind")) {

@@ -104,7 +104,7 @@ class Mesh:
   """Compared by identity, as the fastpath does."""
 
   def __init__(self, explicit_axes=()):
-    self.shape = {"a": 2, "b": 2, "one": 1}
+    self.shape = {"a": 2, "b": 2, "one": 1, "uno": 1}
     self.explicit_axes = explicit_axes
 
 
@@ -116,6 +116,9 @@ class P:
 
   def fields(self):
     return self._partitions, self.unreduced, self.reduced
+
+  def update(self, partitions):
+    return P(*partitions, unreduced=self.unreduced, reduced=self.reduced)
 
   def __eq__(self, other):
     return self.fields() == other.fields()
