@@ -23,6 +23,17 @@ def jaxlib(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--jaxlib", default=JAXLIB, metavar="VERSION", help=f"({JAXLIB})")
 
 
+def finished_wheel(parser: argparse._ActionsContainer) -> None:
+    """`--wheel`, as `finished`: a command that is given one builds nothing."""
+    parser.add_argument(
+        "--wheel",
+        dest="finished",
+        type=path,
+        metavar="FILE",
+        help="a finished wheel of ours: nothing is built, and only Python and pip are needed",
+    )
+
+
 def out(parser: argparse._ActionsContainer, default: Path = ROOT / "dist") -> None:
     """`--out`."""
     shown = default.relative_to(ROOT)

@@ -31,7 +31,8 @@ def commands() -> dict[str, ModuleType]:
     Each has `HELP`, one line; `add_arguments(parser)`; and `run(options, python)`, which returns
     the exit status and raises Refusal. One whose parser has no `--python` needs nothing but the
     standard library, and its `run` takes the options alone. `system_packages(options)`, where there
-    is one, says which Debian packages it needs beside those that all commands need.
+    is one, says which Debian packages it needs beside those that all commands need. Where
+    `options.finished` names a wheel it builds nothing, and needs none of those.
     """
     names = sorted(path.stem for path in (_HERE / "commands").glob("[a-z]*.py"))
     return {name: importlib.import_module(f"commands.{name}") for name in names}
@@ -52,18 +53,21 @@ def parse(arguments: list[str]) -> tuple[ModuleType, argparse.Namespace]:
     return found[options.command], options
 
 
-def bootstrap(python: Interpreter, more_packages: set[str]) -> None:
+def bootstrap(python: Interpreter, more_packages: set[str], *, builds: bool) -> None:
     """Installs what is missing, and goes on in the environment that has the pinned packages.
+
+    Args:
+      builds: whether the command compiles anything.
 
     Raises:
       Refusal: something could not be installed.
     """
     if Path(sys.prefix) == TOOLS:
         return
-    if " " in str(ROOT):
+    if builds and " " in str(ROOT):
         raise Refusal(f"{ROOT}: Bazel cannot build where a path has a space; move the clone")
     this = examine(sys.executable)
-    names = system_packages.missing([this, python], more_packages)
+    names = system_packages.missing([this, python], more_packages, builds=builds)
     if names:
         system_packages.install(names)
     with refusing_os_errors(f"read {TOOLS}"):
@@ -85,7 +89,7 @@ def run(command: ModuleType, options: argparse.Namespace) -> int:
         return command.run(options)
     python = examine(options.python)
     more = command.system_packages(options) if hasattr(command, "system_packages") else set()
-    bootstrap(python, more)
+    bootstrap(python, more, builds=getattr(options, "finished", None) is None)
     return command.run(options, python)
 
 

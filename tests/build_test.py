@@ -18,6 +18,9 @@ from wheels import extensions
 
 THIS = pythons.examine(sys.executable)
 BUILD_PY = Path(__file__).parent.parent / "build" / "build.py"
+BUILDS = pytest.mark.skipif(
+    bool(system_packages.missing([])), reason="this machine has nothing to build with"
+)
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -35,12 +38,20 @@ def program(folder: Path, name: str, text: str) -> Path:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("wheel", "--wheel", "absent.whl"), "absent.whl: not found"),
-        (("wheel", "--wheel", __file__), f"{__file__}: is not a wheel"),
-        (("wheel", "--jaxlib", "newest"), "--jaxlib newest: is no version"),
+        pytest.param(("wheel", "--wheel", "absent.whl"), "absent.whl: not found", marks=BUILDS),
+        pytest.param(("wheel", "--wheel", __file__), f"{__file__}: is not a wheel", marks=BUILDS),
+        pytest.param(("wheel", "--jaxlib", "newest"), "newest: is no version", marks=BUILDS),
+        pytest.param(
+            ("overlay", "--site-packages", "absent", "--out", "out"),
+            "absent: has no jaxlib",
+            marks=BUILDS,
+        ),
         (("wheel", "--python", "no-such-python"), "no-such-python: no such Python"),
         (("demo", "--python", "/bin/true"), "/bin/true: does not run as a Python"),
-        (("overlay", "--site-packages", "absent", "--out", "out"), "absent: has no jaxlib"),
+        *(
+            ((command, "--wheel", "absent.whl"), "absent.whl: not found")
+            for command in ("demo", "test", "bench")
+        ),
     ],
 )
 def test_bad_input_ends_the_command_with_one_line(arguments: tuple[str, ...], says: str) -> None:
@@ -50,7 +61,7 @@ def test_bad_input_ends_the_command_with_one_line(arguments: tuple[str, ...], sa
     assert done.stdout == ""
     # The display's own lines name the step that was running.
     *steps, last = done.stderr.splitlines()
-    assert last.startswith(f"build.py: {says}")
+    assert last.startswith("build.py: ") and says in last
     assert all(line.endswith("...") for line in steps)
 
 
@@ -135,6 +146,21 @@ def test_missing_system_packages_are_found_by_what_is_in_them(
         "python3.11-dev",
         "python3.11-venv",
     ]
+
+
+def test_with_a_finished_wheel_a_bare_machine_lacks_only_ensurepip(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    monkeypatch.setattr(Path, "is_dir", lambda path: False)
+    bare = THIS._replace(base=Path("/usr/bin/python3.11"), version=(3, 11), has_headers=False)
+
+    lacking = [
+        system_packages.missing([bare._replace(has_ensurepip=has)], builds=False)
+        for has in (True, False)
+    ]
+
+    assert lacking == [[], ["python3.11-venv"]]
 
 
 def test_a_python_of_ones_own_without_headers_is_refused() -> None:

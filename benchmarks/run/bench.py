@@ -26,12 +26,17 @@ def bench(
     python: Interpreter,
     out: Path,
     *,
+    finished: Path | None,
     platform: str,
     devices: int | None,
     quick: bool,
     check: bool,
 ) -> int:
     """Runs the benchmark, and returns the exit status: 1 where a check is asked for and fails.
+
+    Args:
+      finished: a wheel of ours to measure, of which the version is then. What needs a compiler or
+        valgrind is left out.
 
     Raises:
       Refusal: bad input, or something could not be built or run.
@@ -46,11 +51,11 @@ def bench(
         out.mkdir(parents=True, exist_ok=True)
     load_before = hardware.load()  # that is not of what is made for the run
     with steps() as step:
-        kit = _kit(step, version, python, platform)
+        kit = _kit(step, version, python, finished, platform)
         run = _facts(kit, place, quick, load_before)
         run["samples"] = [
             *samples.samples(step, kit.pythons, place, plan),
-            *processes.samples(step, kit, python, plan),
+            *processes.samples(step, kit, python, plan, builds=finished is None),
         ]
         run["machine"]["load_after"] = hardware.load()
         wrong = _report(step, kit, run, out)
@@ -59,13 +64,21 @@ def bench(
     return _judge(wrong) if check else 0
 
 
-def _kit(step: Step, version: str, python: Interpreter, platform: str) -> Kit:
+def _kit(
+    step: Step, version: str, python: Interpreter, finished: Path | None, platform: str
+) -> Kit:
     more, kind, notes = [], "", []
+    if finished:
+        version = products.finished_version(step, finished, python)
+        notes.append(
+            "With --wheel nothing is built: the rule alone, instruction counts and the build, "
+            "which need a compiler or valgrind, were left out."
+        )
     if platform == "gpu":
         cuda = hardware.cuda_of(python)
         more, kind = [f"jax[{cuda}]=={version}"], f"-{cuda}"
     source = products.fetched(step, version, python)
-    wheel = products.our_wheel(step, source, python, ROOT / "dist")
+    wheel = finished or products.our_wheel(step, source, python, ROOT / "dist")
     pythons = {
         "stock": products.jax_environment(step, f"stock{kind}", source, python, more),
         "ours": products.jax_environment(step, f"ours{kind}", wheel, python, more),

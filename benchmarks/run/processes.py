@@ -31,14 +31,21 @@ _THREAD_TOTALS = re.compile(r"^desc: Trigger: dump (.+)/(.+)/(\d+)/(.+)/(\d+)$",
 _TOTALS = re.compile(r"^totals: (\d+)$", re.MULTILINE)
 
 
-def samples(step: Step, kit: Kit, python: Interpreter, plan: Plan) -> Iterator[dict]:
+def samples(
+    step: Step, kit: Kit, python: Interpreter, plan: Plan, *, builds: bool
+) -> Iterator[dict]:
     """All samples, each with what it is a sample of.
+
+    Args:
+      builds: whether to take those too that need a compiler or valgrind.
 
     Raises:
       Refusal: a program failed.
     """
     with step("Import jax, and make functions") as report:
         yield from _imports_and_functions(kit, plan, report)
+    if not builds:
+        return
     with step("Run Google Benchmark on the rule alone"):
         yield from _rule_alone(kit, python, plan)
     if plan.instruction_sizes:

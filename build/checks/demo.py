@@ -37,17 +37,22 @@ _COLUMNS = (
 _LEGEND = "slow call: the slowest call after the first / a steady call, in milliseconds"
 
 
-def demo(version: str, python: Interpreter, out: Path) -> int:
+def demo(version: str, python: Interpreter, out: Path, finished: Path | None = None) -> int:
     """Builds what it needs, shows the two, and returns the exit status: 1 where ours misses a goal.
+
+    Args:
+      finished: a wheel of ours to show, of which the version is then.
 
     Raises:
       Refusal: something could not be built or run.
     """
     with steps() as step, ThreadPoolExecutor(1) as background:
+        if finished:
+            version = products.finished_version(step, finished, python)
         source = products.fetched(step, version, python)
         # pip mostly waits, so that this costs nothing beside the compiler.
         making = background.submit(products.jax_environment, step, "stock", source, python)
-        wheel = products.our_wheel(step, source, python, out)
+        wheel = finished or products.our_wheel(step, source, python, out)
         with_ours = products.jax_environment(step, "ours", wheel, python)
         # One after the other: they time calls.
         stock = _reproduce(step, "stock", making.result())

@@ -13,7 +13,9 @@ HELP = "measure stock, ours, JAX's fix and the workaround"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.python(parser)
-    arguments.jaxlib(parser)
+    which = parser.add_mutually_exclusive_group()
+    arguments.jaxlib(which)
+    arguments.finished_wheel(which)
     parser.add_argument("--platform", choices=("cpu", "gpu"), default="cpu", help="(cpu)")
     parser.add_argument("--devices", type=int, metavar="N", help="(2 of the CPU, all GPUs)")
     parser.add_argument("--quick", action="store_true", help="fewer sizes and samples")
@@ -30,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def system_packages(options: argparse.Namespace) -> set[str]:
     """What the command needs of Debian beside what all need."""
-    return set() if options.compare else {"libbenchmark-dev", "valgrind"}
+    return set() if options.compare or options.finished else {"libbenchmark-dev", "valgrind"}
 
 
 def run(options: argparse.Namespace, python: Interpreter) -> int:
@@ -44,6 +46,7 @@ def run(options: argparse.Namespace, python: Interpreter) -> int:
         options.jaxlib,
         python,
         options.out,
+        finished=options.finished,
         platform=options.platform,
         devices=options.devices,
         quick=options.quick,

@@ -12,11 +12,13 @@ HELP = "build, and show stock jaxlib and ours side by side"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.python(parser)
-    arguments.jaxlib(parser)
+    which = parser.add_mutually_exclusive_group()
+    arguments.jaxlib(which)
+    arguments.finished_wheel(which)
     arguments.out(parser)
 
 
 def run(options: argparse.Namespace, python: Interpreter) -> int:
     from checks.demo import demo
 
-    return demo(options.jaxlib, python, options.out)
+    return demo(options.jaxlib, python, options.out, options.finished)

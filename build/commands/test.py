@@ -19,6 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="VERSION,...",
         help="several, and a table of the results: versions, newest, or all",
     )
+    arguments.finished_wheel(which)
     arguments.out(parser)
     parser.add_argument("pytest", nargs="*", metavar="-- PYTEST ARGUMENT", default=[])
 
@@ -30,4 +31,4 @@ def run(options: argparse.Namespace, python: Interpreter) -> int:
         return test_releases(options.releases.split(","), python, options.out, options.pytest)
     from checks.testing import test
 
-    return test(options.jaxlib, python, options.out, options.pytest)
+    return test(options.jaxlib, python, options.out, options.pytest, options.finished)

@@ -27,21 +27,23 @@ _FOUND_BY: dict[str, str | Path] = {  # a program on PATH, or a folder
 _ALWAYS = {"bazel-bootstrap", "g++", "libabsl-dev", "googletest"}
 
 
-def missing(pythons: Iterable[Interpreter], more: Collection[str] = ()) -> list[str]:
+def missing(
+    pythons: Iterable[Interpreter], more: Collection[str] = (), *, builds: bool = True
+) -> list[str]:
     """The names of the packages to install, sorted.
 
     Args:
-      pythons: those that have to have headers and ensurepip.
-      more: packages of `_FOUND_BY` that are needed beside those that all commands need.
+      pythons: those that have to have ensurepip, and headers where anything is built.
+      more: packages of `_FOUND_BY` that are needed beside those that all builds need.
 
     Raises:
       Refusal: a Python that is not the distribution's lacks its headers or ensurepip, which no
         package could add.
     """
-    needed = _ALWAYS | set(more)
+    needed = (_ALWAYS if builds else set()) | set(more)
     names = {name for name in needed if not _is_there(_FOUND_BY[name])}
     for python in pythons:
-        names |= _missing_of_python(python)
+        names |= _missing_of_python(python, builds)
     return sorted(names)
 
 
@@ -49,9 +51,9 @@ def _is_there(what: str | Path) -> bool:
     return what.is_dir() if isinstance(what, Path) else shutil.which(what) is not None
 
 
-def _missing_of_python(python: Interpreter) -> set[str]:
+def _missing_of_python(python: Interpreter, builds: bool) -> set[str]:
     lacking = {}
-    if not python.has_headers:
+    if builds and not python.has_headers:
         lacking["dev"] = "Python.h"
     if not python.has_ensurepip:
         lacking["venv"] = "ensurepip"

@@ -12,7 +12,7 @@ from machine import environments
 from machine.pythons import Interpreter
 from paths import VENVS
 from progress import Step
-from wheels import stock_wheel
+from wheels import finished_wheel, stock_wheel
 from wheels.extensions import compile_extensions
 from wheels.repack import repack
 from wheels.seam import Extensions
@@ -23,6 +23,12 @@ def fetched(step: Step, version: str, python: Interpreter) -> Path:
     """The published jaxlib wheel of a release."""
     with step(f"Get jaxlib {version}"):
         return stock_wheel.download(version, python)
+
+
+def finished_version(step: Step, wheel: Path, python: Interpreter) -> str:
+    """The version of the jaxlib that a finished wheel of ours was made of. Checks the wheel."""
+    with step(f"Check {wheel.name}") as report:
+        return finished_wheel.check(wheel, python, report)
 
 
 def compiled(step: Step, python: Interpreter) -> Extensions:

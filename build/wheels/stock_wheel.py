@@ -10,6 +10,7 @@ import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from email.message import Message
 from email.parser import HeaderParser
 from pathlib import Path
@@ -98,14 +99,31 @@ def check(path: Path, python: Interpreter, report: Report = nothing) -> StockWhe
     Raises:
       Refusal: something is wrong with it.
     """
-    if not path.is_file():
-        raise Refusal(f"{path}: not found; give the path of a jaxlib wheel")
-    wheel = _named(path, python)
+    wheel = named(path, python)
+    if is_ours(wheel.version):
+        raise _ours(path)
+    with opened(path) as file:
+        _check_contents(file, wheel, report)
+    return wheel
+
+
+def is_ours(version: Version) -> bool:
+    """Whether a version is one that we give our wheels."""
+    return LOCAL_LABEL in (version.local or "").split(".")
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[WheelFile]:
+    """A wheel to read, none of whose names would lead elsewhere.
+
+    Raises:
+      Refusal: it cannot be read, or what reads it in the block finds it broken.
+    """
     with refusing_os_errors(f"read {path}"):
         try:
             _check_entries(path)
             with WheelFile(path) as file:
-                _check_contents(file, wheel, report)
+                yield file
         except _BROKEN as error:
             raise Refusal(f"{path}: corrupt or truncated ({error}); get it again") from error
         except OSError as error:
@@ -113,7 +131,6 @@ def check(path: Path, python: Interpreter, report: Report = nothing) -> StockWhe
             if error.errno != errno.EINVAL:
                 raise
             raise Refusal(f"{path}: corrupt or truncated; get it again") from error
-    return wheel
 
 
 def version_of(path: Path) -> Version:
@@ -121,16 +138,20 @@ def version_of(path: Path) -> Version:
     return parse_wheel_filename(path.name)[1]
 
 
-def _named(path: Path, python: Interpreter) -> StockWheel:
-    """What the wheel's name says, refused where it says that the wheel is not for us."""
+def named(path: Path, python: Interpreter) -> StockWheel:
+    """What a wheel's name says.
+
+    Raises:
+      Refusal: it is not there, or says that the wheel is not jaxlib's, or not for this Python.
+    """
+    if not path.is_file():
+        raise Refusal(f"{path}: not found; give the path of a jaxlib wheel")
     try:
         name, version, _, tags = parse_wheel_filename(path.name)
     except InvalidWheelFilename as error:
         raise Refusal(f"{path}: is not a wheel, by its name; give a jaxlib wheel") from error
     if name != "jaxlib":
         raise Refusal(f"{path}: is a wheel of {name}; give a jaxlib wheel")
-    if version.local and LOCAL_LABEL in version.local.split("."):
-        raise _ours(path)
     _check_tags(path, tags, python)
     tag = next(iter(tags))
     return StockWheel(
@@ -178,7 +199,7 @@ def _check_contents(file: WheelFile, wheel: StockWheel, report: Report) -> None:
         raise _ours(wheel.path)
     if LIBRARY not in names or JAX not in names:
         raise no_library(str(wheel.path))
-    _check_record(file, wheel.path)
+    check_record(file, wheel.path)
     _check_folders(file, wheel.path)
     _check_metadata(file, wheel)
     _check_own_tags(file, wheel)
@@ -220,7 +241,7 @@ def _check_own_tags(file: WheelFile, wheel: StockWheel) -> None:
         )
 
 
-def _check_record(file: WheelFile, path: Path) -> None:
+def check_record(file: WheelFile, path: Path) -> None:
     """Refuses files that RECORD has and the wheel has not, that are there twice, and signatures.
 
     The other way round is an error of WheelFile's, like a wrong hash.

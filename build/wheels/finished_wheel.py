@@ -1,0 +1,36 @@
+"""A wheel of ours that someone made before, checked before it is shown, tested or measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from machine.pythons import Interpreter
+from progress import Report, advancing, nothing
+from refusal import Refusal
+from wheels.seam import PJIT
+from wheels.stock_wheel import check_record, chunks, is_ours, named, opened
+
+
+def check(path: Path, python: Interpreter, report: Report = nothing) -> str:
+    """Checks a finished wheel: that it is ours, for this Python, and whole.
+
+    Returns:
+      The version of the stock jaxlib that it was made of.
+
+    Raises:
+      Refusal: something is wrong with it.
+    """
+    wheel = named(path, python)
+    if not is_ours(wheel.version):
+        raise Refusal(
+            f"{path}: is a stock jaxlib; give a wheel of ours: build.py wheel --wheel makes it"
+        )
+    with opened(path) as file:
+        if PJIT not in file.namelist():
+            raise Refusal(f"{path}: has no {PJIT}, though its version is ours; get it again")
+        check_record(file, path)
+        advance = advancing(report, sum(info.file_size for info in file.infolist()))
+        for info in file.infolist():
+            for _ in chunks(file, info, advance):
+                pass
+    return wheel.version.public
