@@ -18,7 +18,6 @@ limitations under the License.
 #include <Python.h>
 
 #include <cstddef>
-#include <vector>
 
 #include "nanobind/nanobind.h"
 
@@ -32,45 +31,34 @@ bool SaysNothing(nb::handle axis, nb::handle mesh) {
   nb::object size = mesh.attr("shape").attr("get")(axis);
   if (!size.equal(nb::int_(1))) return false;
   nb::object explicit_axes = mesh.attr("explicit_axes");
-  int is_explicit = PySequence_Contains(explicit_axes.ptr(), axis.ptr());
-  if (is_explicit < 0) nb::raise_python_error();
-  return is_explicit == 0;
+  return !nb::cast<bool>(explicit_axes.attr("__contains__")(axis));
 }
 
-nb::object MakeTuple(const std::vector<nb::object>& items) {
-  nb::object tuple = nb::steal(PyTuple_New(items.size()));
-  if (!tuple) nb::raise_python_error();
-  for (size_t i = 0; i < items.size(); ++i) {
-    PyTuple_SET_ITEM(tuple.ptr(), i, nb::object(items[i]).release().ptr());
-  }
-  return tuple;
-}
-
-// `entry` of one dimension, as `PartitionSpec` spells it: `None`, an axis, or
-// a tuple of more than one.
+// `entry`, which is about one dimension, without what says nothing.
 nb::object CanonicalEntry(nb::handle entry, nb::handle mesh) {
   if (entry.is_none()) return nb::none();
   if (!nb::isinstance<nb::tuple>(entry)) {
     return SaysNothing(entry, mesh) ? nb::none() : nb::borrow(entry);
   }
-  std::vector<nb::object> axes;
+  nb::list axes;
   for (nb::handle axis : entry) {
-    if (!SaysNothing(axis, mesh)) axes.push_back(nb::borrow(axis));
+    if (!SaysNothing(axis, mesh)) axes.append(axis);
   }
-  if (axes.empty()) return nb::none();
-  return axes.size() == 1 ? axes[0] : MakeTuple(axes);
+  return nb::len(axes) == 0 ? nb::none() : nb::object(nb::tuple(axes));
 }
 
 }  // namespace
 
 nb::object CanonicalSpec(nb::handle spec, nb::handle mesh) {
   nb::object partitions = spec.attr("_partitions");
-  std::vector<nb::object> entries;
+  nb::list entries;
+  size_t size = 0;  // Without trailing `None`s.
   for (nb::handle entry : partitions) {
-    entries.push_back(CanonicalEntry(entry, mesh));
+    entries.append(CanonicalEntry(entry, mesh));
+    if (!entries[nb::len(entries) - 1].is_none()) size = nb::len(entries);
   }
-  while (!entries.empty() && entries.back().is_none()) entries.pop_back();
-  nb::object canonical = MakeTuple(entries);
+  nb::object canonical =
+      nb::steal(PyTuple_GetSlice(nb::tuple(entries).ptr(), 0, size));
   if (canonical.equal(partitions)) return nb::borrow(spec);
   return spec.attr("update")(nb::arg("partitions") = canonical);
 }

@@ -289,8 +289,6 @@ INSTANTIATE_TEST_SUITE_P(
         Spelling{"Empty", "named()", "named(None, None)", "", true},
         Spelling{"Short", "named('a')", "named('a', None)", "", true},
         Spelling{"Long", "named('a', None)", "named('a')", "", true},
-        Spelling{"TupleOfOne", "named(('a',))", "named('a')", "", true},
-        Spelling{"EmptyTuple", "named((), 'a')", "named(None, 'a')", "", true},
         Spelling{"AxisOfSizeOne", "named('one', 'a')", "named(None, 'a')", "",
                  true},
         Spelling{"AxisOfSizeOneAmongOthers", "named(('a', 'one'))",

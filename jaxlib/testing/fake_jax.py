@@ -111,8 +111,14 @@ class Mesh:
 class P:
 
   def __init__(self, *partitions, unreduced=frozenset(), reduced=frozenset()):
-    self._partitions = partitions
+    self._partitions = tuple(map(self.canonical_entry, partitions))
     self.unreduced, self.reduced = unreduced, reduced
+
+  @staticmethod
+  def canonical_entry(axes):
+    if not isinstance(axes, tuple):
+      return axes
+    return (axes if len(axes) > 1 else axes[0]) if axes else None
 
   def fields(self):
     return self._partitions, self.unreduced, self.reduced
