@@ -38,7 +38,7 @@ def report(
     *arguments: str, settings: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
     return interpreters.run(
-        ["-m", "jaxlib.fastpath_report", *arguments], settings=settings, devices=2
+        ["-m", "jaxlib.fastpath_report", *arguments], settings=settings, devices=2, cwd=ROOT
     )
 
 
@@ -358,7 +358,7 @@ EXAMPLES = ("equinox_loop", "nnx_train")
 def test_a_real_training_loop_before_and_after(name: str, rule: str, tmp_path: Path) -> None:
     imported({"equinox_loop": "equinox", "nnx_train": "flax.nnx"}[name])
     file = tmp_path / "report.json"
-    example = str(ROOT / "docs" / "examples" / f"{name}.py")
+    example = f"docs/examples/{name}.py"
 
     done = report(
         "--json", str(file), example, settings={"JAXLIB_PJIT_PHYSICAL_OUT_SHARDINGS": rule}

@@ -47,6 +47,7 @@ def run(
     python: str = sys.executable,
     settings: dict[str, str] | None = None,
     devices: int = 2,
+    cwd: Path | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """Runs a program's text, or a command line for the interpreter, to its end."""
     command = ["-c", program] if isinstance(program, str) else program
@@ -56,6 +57,7 @@ def run(
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S,
+        cwd=cwd,
     )
 
 

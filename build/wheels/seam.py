@@ -18,6 +18,8 @@ MODULES = {  # added: the name in the wheel, and the file in this repository
     "jaxlib/_fastpath_dispatch.py": "jaxlib/explanation/dispatch.py",
     "jaxlib/_fastpath_explain.py": "jaxlib/explanation/explain.py",
     "jaxlib/_fastpath_history.py": "jaxlib/explanation/history.py",
+    "jaxlib/_fastpath_lineage.py": "jaxlib/explanation/lineage.py",
+    "jaxlib/_fastpath_origin.py": "jaxlib/explanation/origin.py",
     "jaxlib/_fastpath_signature.py": "jaxlib/explanation/signature.py",
     "jaxlib/fastpath_report.py": "jaxlib/fastpath_report.py",
     "jaxlib/pjit.py": "jaxlib/pjit.py",

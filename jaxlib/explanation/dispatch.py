@@ -48,6 +48,9 @@ class Dispatch:
     function_number: tells jitted functions of one name and place apart.
     defined_at: `file:line`, or `ahead of time`.
     called_from: `file:line (function)`, the user's frame and not JAX's.
+    through: that of the library that the user's frame called; empty if none.
+    lineage: tells functions apart, but not those of one place that are made one
+      after the other, each when the one before is gone.
     seconds: from the call of Python to its return.
     traced, lowered, compiled: how often, by JAX's monitoring events.
     entry: which of the function's signatures this is, from 1.
@@ -71,6 +74,8 @@ class Dispatch:
   differences: tuple[Difference, ...]
   reason: str | None
   dropped: int
+  through: str = ""
+  lineage: int = 0
 
   @property
   def is_miss(self) -> bool:
@@ -105,8 +110,9 @@ def _lines(dispatch: Dispatch) -> Iterator[str]:
   what, why = "FASTPATH CACHE MISS", " because:"
   if dispatch.is_first:
     what, why = "FIRST DISPATCH", ""
+  through = f" through {dispatch.through}" if dispatch.through else ""
   yield (
-      f"{what} at {dispatch.called_from} costing "
+      f"{what} at {dispatch.called_from}{through} costing "
       f"{dispatch.seconds * 1e3:.3f} ms ({work}){why}"
   )
   function = f"for {dispatch.function} defined at {dispatch.defined_at}"

@@ -23,7 +23,6 @@ import array
 import functools
 import inspect
 import logging
-import re
 import sys
 import threading
 import time
@@ -31,6 +30,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from jaxlib import _fastpath_dispatch as dispatches
+from jaxlib import _fastpath_origin as origin
 from jaxlib import _fastpath_signature as signatures
 from jaxlib._fastpath_difference import Structure
 from jaxlib._fastpath_dispatch import Dispatch
@@ -238,17 +238,35 @@ def _all_paths(
       yield from _paths(cache_miss.registry, prefix, value)
 
 
+def _history(
+    cache_miss: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> History:
+  """The history of the user's function, which a library may have wrapped."""
+  history = history_of(cache_miss)
+  if history.definition is not None:
+    return history
+  if cache_miss.fun is None:
+    definition, owner = origin.AHEAD_OF_TIME, None
+  else:
+    arguments = _arguments(cache_miss, args, kwargs)
+    statics = [value for _, value, is_static in arguments if is_static]
+    definition, owner = origin.definition_of(cache_miss.fun, statics)
+  if owner is not None:
+    history = history_of(cache_miss, owner)
+  if history.definition is None:
+    history.define(cache_miss, definition)
+  return history
+
+
 def begin(
     cache_miss: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> _Begun | None:
   """Notes what a dispatch starts from. None if there is nothing to explain."""
   _listen_to_jax()
-  history = history_of(cache_miss)
-  if history.defined_at is None:
-    history.defined_at = _defined_at(cache_miss.fun)
+  history = _history(cache_miss, args, kwargs)
   # JAX's own functions, each operation outside jit among them, are called with
   # whatever comes; their dispatches are nobody's misses.
-  if cache_miss.fun is not None and not _is_user_file(history.defined_at):
+  if origin.is_below(history.definition.package):
     return None
   signature, reason = None, None
   is_first = history.begin(cache_miss.slow_dispatches)
@@ -295,10 +313,10 @@ def end(begun: _Begun | None, dispatched: Any) -> None:
     reason = _reason(begun, dispatched)
   if reason is None and _raised_before(begun):
     reason = dispatches.RAISED
-  called_from = _called_from()
+  caller = origin.caller()
   with lock:
     is_news = reason not in begun.history.reasons
-    dispatch = _explained(begun, reason, called_from, seconds)
+    dispatch = _explained(begun, reason, caller, seconds)
     listeners = list(_listeners)
   for listener in listeners:
     listener(dispatch)
@@ -318,7 +336,10 @@ def _raised_before(begun: _Begun) -> bool:
 
 
 def _explained(
-    begun: _Begun, reason: str | None, called_from: str, seconds: float
+    begun: _Begun,
+    reason: str | None,
+    caller: origin.Caller,
+    seconds: float,
 ) -> Dispatch:
   history = begun.history
   found = ()
@@ -328,10 +349,10 @@ def _explained(
   if reason is not None and not begun.events["traced"]:
     history.reasons.add(reason)
   return Dispatch(
-      begun.cache_miss.function_name,
+      origin.name_of(begun.cache_miss.fun, begun.cache_miss.function_name),
       history.function_number,
-      history.defined_at,
-      called_from,
+      history.definition.line,
+      caller.line,
       seconds,
       **begun.events,
       entry=history.seen,
@@ -339,6 +360,8 @@ def _explained(
       differences=found,
       reason=reason,
       dropped=history.dropped,
+      through=caller.through,
+      lineage=history.lineage,
   )
 
 
@@ -367,38 +390,6 @@ def _effects(begun: _Begun) -> Any:
       info["fun"], info["jit_info"], begun.args, begun.kwargs
   )
   return params.params["jaxpr"].effects
-
-
-def _defined_at(fun: Any) -> str:
-  if fun is None:
-    return "ahead of time"
-  while isinstance(fun, functools.partial):
-    fun = fun.func
-  fun = inspect.unwrap(fun)
-  code = getattr(fun, "__code__", None)
-  if code is None:
-    code = getattr(type(fun).__dict__.get("__call__"), "__code__", None)
-  return f"{code.co_filename}:{code.co_firstlineno}" if code else "?"
-
-
-def _is_user_file(name: str) -> bool:
-  info = sys.modules["jax._src.source_info_util"]
-  return name != __file__ and info.is_user_filename(name)
-
-
-# Libraries whose frames between the user's and JAX's are of their own `jit`.
-_WRAPPERS = re.compile(r"[/\\]site-packages[/\\](equinox|flax)[/\\]")
-
-
-def _called_from() -> str:
-  frame = sys._getframe()
-  while frame is not None:
-    code = frame.f_code
-    file = code.co_filename
-    if _is_user_file(file) and not _WRAPPERS.search(file):
-      return f"{file}:{frame.f_lineno} ({code.co_name})"
-    frame = frame.f_back
-  return "?"
 
 
 def add_listener(listener: Callable[[Dispatch], None]) -> None:

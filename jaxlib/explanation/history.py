@@ -38,6 +38,8 @@ from jaxlib._fastpath_difference import (
     distance,
     whole_call,
 )
+from jaxlib._fastpath_lineage import lineage_of
+from jaxlib._fastpath_origin import Definition
 from jaxlib._fastpath_signature import Leaf, Signature
 
 MAX_SIGNATURES = 64  # of one function
@@ -49,9 +51,12 @@ _function_numbers = itertools.count(1)
 class History:
   """The signatures of one function, oldest first."""
 
-  def __init__(self) -> None:
+  def __init__(self, owner: weakref.ref, wrapper: History | None) -> None:
+    self._owner = owner
+    self._wrapper = wrapper  # that it shares with others
     self.function_number = next(_function_numbers)
-    self.defined_at: str | None = None
+    self.definition: Definition | None = None
+    self.lineage = 0
     self.signatures: dict[Signature, None] = {}
     self.raised: dict[Signature, None] = {}  # of calls that did
     self.seen = 0
@@ -67,6 +72,15 @@ class History:
     self._running = 0  # whose signatures are not added yet
     self._forget_at = 1024
 
+  def define(self, cache_miss: Any, definition: Definition) -> None:
+    """Notes where the function is defined."""
+    with lock:
+      if self.definition is None:
+        name, options = cache_miss.function_name, cache_miss.global_cache_key
+        place = name, definition.line, hash(options)
+        self.lineage = lineage_of(place, self._owner)
+        self.definition = definition
+
   @property
   def dropped(self) -> int:
     return self.seen - len(self.signatures)
@@ -75,14 +89,18 @@ class History:
     """Has nothing forgotten until `end` or `give_up`.
 
     Args:
-      slow_dispatches: how many the function has had, explained or not.
+      slow_dispatches: how many the function, or the wrapper that it shares with
+        others, has had, explained or not.
 
     Returns:
       Whether none has ended before.
     """
     with lock:
-      is_first = self._ended == 0 and slow_dispatches <= self._begun
-      self._begun += 1
+      # Of a wrapper's calls, those before the first that was noted may have
+      # been this function's.
+      noted = self if self._wrapper is None else self._wrapper
+      is_first = self._ended == 0 and slow_dispatches <= noted._begun
+      noted._begun += 1
       self._running += 1
       return is_first
 
@@ -188,20 +206,34 @@ def _only(mapping: dict[Any, Any], keys: set[Any]) -> dict[Any, Any]:
   return {key: value for key, value in mapping.items() if key in keys}
 
 
-_histories: dict[tuple[int, int], tuple[weakref.ref, History]] = {}
+_histories: dict[tuple[int, ...], tuple[weakref.ref, History]] = {}
 
 
-def history_of(cache_miss: Any) -> History:
-  """The history of the function, or of the computation, behind a dispatch."""
+def history_of(cache_miss: Any, wrapped: Any = None) -> History:
+  """The history of the function, or of the computation, behind a dispatch.
+
+  Args:
+    cache_miss: what dispatches.
+    wrapped: the one of several functions that share it, if there are several.
+  """
+  if wrapped is not None:
+    key = (id(wrapped), id(cache_miss.fun), hash(cache_miss.global_cache_key))
+    return _kept(key, wrapped, history_of(cache_miss))
   owner = cache_miss.fun
   key = (id(owner), hash(cache_miss.global_cache_key))
   try:
-    ref = weakref.ref(owner, lambda _: _histories.pop(key, None))
+    return _kept(key, owner)
   except TypeError:  # None, or without room for a weak reference
-    key = (id(cache_miss), 0)
-    ref = weakref.ref(cache_miss, lambda _: _histories.pop(key, None))
+    return _kept((id(cache_miss), 0), cache_miss)
+
+
+def _kept(
+    key: tuple[int, ...], owner: Any, wrapper: History | None = None
+) -> History:
+  """The history that is kept until its owner is gone."""
+  ref = weakref.ref(owner, lambda _: _histories.pop(key, None))
   with lock:
     known = _histories.get(key)
-    if known is None or known[0]() is not ref():
-      known = _histories[key] = (ref, History())
+    if known is None or known[0]() is not owner:
+      known = _histories[key] = (ref, History(ref, wrapper))
     return known[1]

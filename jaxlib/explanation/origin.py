@@ -1,0 +1,294 @@
+# Copyright 2026 The JAX Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#     https://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""The user's own lines: where a function is defined, and where it was called.
+
+The user's own code is what is not JAX's, not Python's and not below a
+`site-packages` folder. Functions here may run in any thread.
+
+Caution: attributes of the user's objects are read, so their code may run. No
+lock may be held.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import os
+import re
+import sys
+import types
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+OWN = ""  # the package of the user's own code
+_BELOW = "<below>"  # that of JAX's and of Python's
+_OURS = str(Path(__file__).parent)
+_PACKAGE = re.compile(r"[/\\](?:site|dist)-packages[/\\]([^/\\]+)")
+
+# Packages that only pass calls on, between two frames of the user's own: they
+# start programs, or wrap functions. The call is the inner frame's.
+_PASSING_ON = frozenset((
+    "IPython",
+    "_pytest",
+    "absl",
+    "beartype",
+    "click",
+    "coverage",
+    "equinox",
+    "fire",
+    "flax",
+    "hydra",
+    "ipykernel",
+    "jaxtyping",
+    "pluggy",
+    "pytest",
+    "typeguard",
+    "typer",
+))
+
+_MAX_WRAPPERS = 20
+_MAX_SEARCHED = 300  # objects that are looked at for a function of the user's
+_MAX_ITEMS = 20  # of a container among them
+
+
+class Caller(NamedTuple):
+  """Where a call came from."""
+
+  line: str  # `file:line (function)` of the user's own frame
+  through: str  # that of the library's frame that it called; empty if none
+
+
+class Definition(NamedTuple):
+  """Where a function is defined."""
+
+  line: str  # `file:line`, with the name where that of the jitted is another
+  package: str  # `OWN`, or the library's
+
+
+AHEAD_OF_TIME = Definition("ahead of time", OWN)
+UNKNOWN = Definition("?", OWN)
+
+
+@functools.cache
+def _start() -> str:
+  """The folder that paths are shown relative to. The program may leave it."""
+  try:
+    return f"{Path.cwd()}{os.sep}"
+  except OSError:  # it was deleted
+    return ""
+
+
+@functools.lru_cache(1 << 14)
+def shown(file: str) -> str:
+  """A file's path, as short as still leads to it."""
+  library = _PACKAGE.search(file)
+  if library is not None:
+    return file[library.start(1) :]
+  start = _start()
+  return file[len(start) :] if start and file.startswith(start) else file
+
+
+@functools.lru_cache(1 << 14)
+def package_of(file: str) -> str:
+  """`OWN`, the name of the library that has a file, or that of none."""
+  if file.startswith("<@beartype"):
+    return "beartype"
+  if file.startswith(("<frozen ", _OURS)):
+    return _BELOW
+  info = sys.modules["jax._src.source_info_util"]
+  if not info.is_user_filename(file):
+    return _BELOW
+  library = _PACKAGE.search(file)
+  if library is None:
+    return OWN
+  name = library[1].removesuffix(".py")
+  return _BELOW if name in ("jax", "jaxlib") else name
+
+
+def is_below(package: str) -> bool:
+  """Whether a package is JAX or Python itself."""
+  return package == _BELOW
+
+
+def _at(frame: types.FrameType) -> str:
+  code = frame.f_code
+  return f"{shown(code.co_filename)}:{frame.f_lineno} ({code.co_name})"
+
+
+def caller() -> Caller:
+  """Where the running call of JAX came from.
+
+  That is the outermost frame of the user's own from which a library, or JAX,
+  was called. Where all is libraries' code, it is the innermost frame of theirs.
+  """
+  own = beside = fallback = None
+  through: types.FrameType | None = None
+  is_left = True  # for a library, or JAX, since the last frame of the user's
+  frame = sys._getframe(1)
+  while frame is not None:
+    package = package_of(frame.f_code.co_filename)
+    if package == OWN:
+      if is_left:
+        own, through = frame, beside
+      is_left, beside = False, None
+    elif package != _BELOW:
+      beside = frame
+      if package not in _PASSING_ON:
+        is_left, fallback = True, fallback or frame
+    frame = frame.f_back
+  own = own or fallback or beside
+  if own is None:
+    return Caller("?", "")
+  return Caller(_at(own), "" if through is None else _at(through))
+
+
+def definition_of(
+    fun: Any, static_arguments: Iterable[Any] = ()
+) -> tuple[Definition, types.FunctionType | None]:
+  """Where the function behind what was jitted is defined.
+
+  Args:
+    fun: what was given to `jax.jit`.
+    static_arguments: of the call that goes on, since some libraries pass the
+      user's function so. They are looked at only where `fun` is a library's.
+
+  Returns:
+    It, and the user's function if another call of `fun` may have another one.
+  """
+  function = _unwrapped(fun)
+  if function is None:
+    return UNKNOWN, None
+  package = package_of(function.__code__.co_filename)
+  is_operation = package == _BELOW and type(fun) is not functools.partial
+  if package == OWN or is_operation:
+    return Definition(_line(function), package), None
+  wrapped = _wrapped_by_a_caller()
+  if wrapped is not None:
+    return Definition(_line(wrapped), OWN), wrapped
+  found = _found_in((fun, *static_arguments))
+  if found is None:
+    return Definition(_line(function), package), None
+  return Definition(f"{_line(found)} ({found.__name__})", OWN), found
+
+
+def _line(function: types.FunctionType) -> str:
+  code = function.__code__
+  return f"{shown(code.co_filename)}:{code.co_firstlineno}"
+
+
+def name_of(fun: Any, jax_name: str) -> str:
+  """The name of what was jitted: JAX has none for a callable object."""
+  if not jax_name.startswith("<unnamed"):
+    return jax_name
+  while type(fun) is functools.partial:
+    fun = fun.func
+  return getattr(fun, "__name__", type(fun).__name__)
+
+
+def _unwrapped(fun: Any) -> types.FunctionType | None:
+  """The Python function that is called in the end, as far as it can be told."""
+  for _ in range(_MAX_WRAPPERS):
+    inner = _inner(fun)
+    if inner is None:
+      break
+    fun = inner
+  return fun if type(fun) is types.FunctionType else None
+
+
+def _inner(fun: Any) -> Any:
+  """What a callable object calls, or None."""
+  if isinstance(fun, functools.partial):
+    return fun.func
+  if isinstance(fun, types.MethodType):
+    return fun.__func__
+  wrapped = _attribute(fun, "__wrapped__")
+  if wrapped is not None or type(fun) is types.FunctionType:
+    return wrapped
+  return getattr(type(fun), "__call__", None)  # noqa: B004 - inherited, maybe
+
+
+def _wrapped_by_a_caller() -> types.FunctionType | None:
+  """The user's function behind a library's wrapper that is being called now.
+
+  Some libraries jit one function of their own for many of the user's. What they
+  were given is in the frames between the user's and JAX's.
+  """
+  frame = sys._getframe(2)
+  while frame is not None:
+    code = frame.f_code
+    package = package_of(code.co_filename)
+    if package == OWN:
+      return None
+    if package != _BELOW and code.co_argcount:
+      wrapper = frame.f_locals.get(code.co_varnames[0])
+      wrapped = _unwrapped(_attribute(wrapper, "__wrapped__"))
+      if wrapped is not None and _is_own(wrapped):
+        return wrapped
+    frame = frame.f_back
+  return None
+
+
+def _attribute(value: Any, name: str) -> Any:
+  try:
+    return getattr(value, name, None)
+  except Exception:  # the user's may raise anything
+    return None
+
+
+def _is_own(function: types.FunctionType) -> bool:
+  return package_of(function.__code__.co_filename) == OWN
+
+
+def _found_in(roots: Iterable[Any]) -> types.FunctionType | None:
+  """The nearest function of the user's that objects lead to."""
+  waiting = collections.deque(roots)
+  seen = {id(root): root for root in waiting}  # kept, so that each `id` is one's
+  while waiting and len(seen) <= _MAX_SEARCHED:
+    value = waiting.popleft()
+    if type(value) is types.FunctionType and _is_own(value):
+      return value
+    for part in _parts(value):
+      if id(part) not in seen:
+        seen[id(part)] = part
+        waiting.append(part)
+  return None
+
+
+def _parts(value: Any) -> Iterator[Any]:
+  """What a callable, an object or a container has that may be a function."""
+  if isinstance(value, (tuple, list)):
+    yield from value[:_MAX_ITEMS]
+  elif type(value) is dict:
+    yield from list(value.values())[:_MAX_ITEMS]
+  elif isinstance(value, functools.partial):
+    yield from (value.func, *value.args, *value.keywords.values())
+  elif isinstance(value, types.MethodType):
+    yield from (value.__func__, value.__self__)
+  elif type(value) is types.FunctionType:
+    yield getattr(value, "__wrapped__", None)
+    yield from map(_content, value.__closure__ or ())
+    yield from value.__defaults__ or ()
+  elif not isinstance(value, (type, types.ModuleType)):
+    if callable(value):
+      yield _inner(value)
+    named = _attribute(value, "__dict__") or {}
+    yield from list(named.values())[:_MAX_ITEMS]
+
+
+def _content(cell: types.CellType) -> Any:
+  try:
+    return cell.cell_contents
+  except ValueError:  # not filled yet
+    return None
