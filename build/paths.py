@@ -13,6 +13,7 @@ WHEELS = STATE / "wheels"
 STAMPS = STATE / "stamps"
 LOGS = STATE / "logs"
 EXTENSIONS = STATE / "extensions"
+BAZEL_SETTINGS = STATE / "bazel.bazelrc"
 
 REQUIREMENTS = ROOT / "build" / "requirements"
 TOOL_REQUIREMENTS = REQUIREMENTS / "tools.txt"

@@ -15,6 +15,7 @@ import pytest
 
 import interpreters
 import processes
+from time_limit import TIMEOUT_S
 
 COUNT = 2
 
@@ -37,7 +38,7 @@ def started(address: str, index: int) -> subprocess.Popen[str]:
 
 
 def answer_of(process: subprocess.Popen[str]) -> dict[str, list[int]]:
-    out, err = process.communicate(timeout=interpreters.TIMEOUT_S)
+    out, err = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 0, err
     # The collectives' own library may have written lines before it.
     return json.loads(out.splitlines()[-1])

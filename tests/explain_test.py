@@ -30,6 +30,7 @@ import interpreters
 import placements
 from paths import ROOT
 from reproduction import keys, mesh_of, next_key
+from time_limit import TIMEOUT_S
 
 Call = Callable[[], Any]
 
@@ -735,7 +736,7 @@ def test_code_of_the_users_runs_under_no_lock_of_ours() -> None:
         with Locked.lock:
             thread.start()
             f(1.0)
-        thread.join(timeout=60)
+        thread.join(timeout=TIMEOUT_S)
 
     assert not thread.is_alive()
 

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from time_limit import TIMEOUT_S
+
 TESTS = Path(__file__).parent
-TIMEOUT_S = 300
 
 
 def stock_python() -> str:

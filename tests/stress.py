@@ -25,6 +25,7 @@ import numpy as np
 from jax.sharding import PartitionSpec as P
 
 from reproduction import base_array, next_key, placed
+from time_limit import TIMEOUT_S
 
 try:
     from jaxlib import _pjit
@@ -33,7 +34,6 @@ except ImportError:
 
 THREADS = 16
 CALLS = 3  # of each new function: a slow dispatch, and two hits if the key fed back is no new one
-PATIENCE_S = 300  # for the threads to end, on a slow machine
 FUNCTIONS = 100_000
 CALLED_EVERY = 100  # a call compiles, which takes a thousand times what the rest does
 REPORT_EVERY = 10_000
@@ -104,7 +104,7 @@ def threads(seconds: float, say: Say) -> dict[str, Any]:
         shared.warm(key)
     before = counters()
     until = time.monotonic() + seconds
-    faulthandler.dump_traceback_later(seconds + PATIENCE_S, exit=True)
+    faulthandler.dump_traceback_later(seconds + TIMEOUT_S, exit=True)
     say(f"{THREADS} threads for {seconds:.0f} s on {side()} jaxlib")
     with ThreadPoolExecutor(THREADS) as pool:
         parts = [pool.submit(work, shared, key, index, until) for index in range(THREADS)]

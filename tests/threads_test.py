@@ -12,15 +12,15 @@ import jax
 import pytest
 
 import interpreters
+from time_limit import TIMEOUT_S
 
 # An odd number of calls in all: a step is undone by the next.
 THREADS, FUNCTIONS, CALLS = 16, 11, 21
-PATIENCE_S = 120
 
 PROGRAM = f"""
 import faulthandler, sys, threading
 # Threads that wait for each other are shown, and end the process.
-faulthandler.dump_traceback_later({PATIENCE_S}, exit=True)
+faulthandler.dump_traceback_later({TIMEOUT_S * 0.8}, exit=True)
 import contextlib, json, fed_back, jax, reproduction
 from concurrent.futures import ThreadPoolExecutor
 from jax.sharding import PartitionSpec as P

@@ -2,8 +2,11 @@
 
 It looks for four repositories of rules, of which only a few names are used;
 each name is one of Bazel's own rules there. A newer Bazel has them built in or
-as modules, says its version, and is left alone.
+as modules, says its version, and is left alone; Debian's Bazel 7, which says none,
+has its own file.
 """
+
+load("//build/bazel:bazel7.bzl", "is_debian_bazel7")
 
 def _rules_impl(ctx):
     ctx.file("WORKSPACE", "workspace(name = %r)\n" % ctx.name)
@@ -22,7 +25,7 @@ _CC_RULES = ["cc_binary", "cc_import", "cc_library", "cc_proto_library", "cc_tes
 _JAVA_RULES = ["java_binary", "java_import", "java_library", "java_lite_proto_library", "java_package_configuration", "java_plugin", "java_proto_library", "java_runtime", "java_test", "java_toolchain"]
 
 def bazel4_repositories():
-    if native.bazel_version:
+    if native.bazel_version or is_debian_bazel7():
         return
     _rules(name = "rules_cc", files = {
         "BUILD": "",

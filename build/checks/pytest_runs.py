@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -11,8 +12,10 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple, TypeVar
 from xml.etree import ElementTree
 
+from refusal import Refusal
+
 AT_ONCE = 2  # an environment's tests want a core, and a gigabyte or two of memory
-TIMEOUT_S = 3600  # a module that takes longer hangs
+PROCESSES_IN_TURN = 12  # of a module, each to its limit: a module that takes longer hangs
 
 _NOTHING_COLLECTED = 5  # pytest's exit status
 _KINDS = {"failure": "failed", "error": "failed", "skipped": "skipped"}
@@ -58,12 +61,24 @@ def report_of(
                 env=environment,
                 stdout=output,
                 stderr=output and subprocess.STDOUT,
-                timeout=TIMEOUT_S,
+                timeout=module_timeout(),
                 check=False,
             ).returncode
             if status in (0, 1, _NOTHING_COLLECTED) and report.is_file():
                 return report.read_text()
     return None
+
+
+def module_timeout() -> int:
+    """How many seconds a test module may take: more where TIMEOUT_S gives its processes more.
+
+    Raises:
+      Refusal: TIMEOUT_S is no number of seconds.
+    """
+    text = os.environ.get("TIMEOUT_S", "300")
+    if not text.isdecimal() or int(text) == 0:
+        raise Refusal(f"TIMEOUT_S={text}: is no number of seconds; give one such as 300")
+    return PROCESSES_IN_TURN * int(text)
 
 
 @contextlib.contextmanager

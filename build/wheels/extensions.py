@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO
 
+from machine import bazel
 from machine.environments import locked
 from machine.pythons import Interpreter
 from paths import EXTENSIONS, LOGS, ROOT
@@ -87,6 +88,7 @@ def _bazel(
     output: BinaryIO | None,
     startup: Sequence[str] = (),
 ) -> int:
+    bazel.write_settings()
     nanobind = importlib.util.find_spec("nanobind")
     flags = [
         f"--repo_env=PJIT_PYTHON={python.base}",
