@@ -7,18 +7,17 @@ are a 95 % interval of the bootstrap's; n is None where a figure is of several s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 from scipy import stats
 
-STOCK, FIXED, SWITCHED_OFF = "stock", "fixed", "fixed, switched off"
+from selection import FIXED, STOCK, SWITCHED_OFF, Sample, of, values_of, values_of_all
+
 _RESAMPLES = 2000
 _SEED = 0
 _STEADY_FROM = 4  # calls 5 to 10
 _FIT_FROM = 10  # outputs: with fewer, what a dispatch costs at all is most of the cost
 
-Sample = dict[str, Any]
 Interval = tuple[float, float, float]
 
 
@@ -26,16 +25,6 @@ def figures(samples: Sequence[Sample]) -> list[dict]:
     """All figures of a run."""
     makers = (pause, hit, miss, rule, instructions, functions, build)
     return [figure for maker in makers for figure in maker(of(samples, measure=maker.__name__))]
-
-
-def of(samples: Sequence[Sample], **what: object) -> list[Sample]:
-    """The samples that are of all of that."""
-    return [each for each in samples if all(each.get(k) == v for k, v in what.items())]
-
-
-def values_of(samples: Sequence[Sample], name: str) -> list[Any]:
-    """The different values of a part of the samples, in the order in which they came."""
-    return list(dict.fromkeys(each[name] for each in samples))
 
 
 def median(values: Sequence[float]) -> Interval:
@@ -133,11 +122,6 @@ def pause(samples: Sequence[Sample]) -> Iterator[dict]:
                 ("steady call", "ms", steady(calls)),
             ):
                 yield figure("pause", f"{name}, {start}", unit, interval, len(mine), **what)
-
-
-def values_of_all(samples: Sequence[Sample], *names: str) -> list[tuple]:
-    """The different combinations of parts of the samples."""
-    return list(dict.fromkeys(tuple(each[name] for name in names) for each in samples))
 
 
 def hit(samples: Sequence[Sample]) -> Iterator[dict]:

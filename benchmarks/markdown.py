@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from figures import FIXED, STOCK, of, values_of, values_of_all
+from selection import FIXED, STOCK, of, values_of, values_of_all
 
 _NEWEST, _WORKAROUND = "JAX's own fix", "workaround"
 _SHOWN = (STOCK, FIXED, _NEWEST, _WORKAROUND)

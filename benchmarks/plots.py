@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogFormatter
 
-from figures import FIXED, STOCK, of, values_of
+from selection import FIXED, STOCK, of, values_of
 
 _COLOURS = {STOCK: "tab:red", FIXED: "tab:green"}
 

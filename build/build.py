@@ -12,6 +12,7 @@ import importlib
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 from types import ModuleType
 
@@ -21,7 +22,7 @@ sys.path[:0] = [str(_HERE), str(_HERE.parent / "benchmarks")]
 
 from machine import environments, system_packages
 from machine.pythons import Interpreter, examine
-from paths import ROOT, TOOL_REQUIREMENTS, TOOLS
+from paths import FIRST, ROOT, STARTED, TOOL_REQUIREMENTS, TOOLS
 from refusal import Refusal, refusing_os_errors
 
 
@@ -66,6 +67,7 @@ def bootstrap(python: Interpreter, more_packages: set[str], *, builds: bool) -> 
         return
     if builds and " " in str(ROOT):
         raise Refusal(f"{ROOT}: Bazel cannot build where a path has a space; move the clone")
+    os.environ[STARTED] = str(time.time())
     this = examine(sys.executable)
     names = system_packages.missing([this, python], more_packages, builds=builds)
     if names:
@@ -73,6 +75,7 @@ def bootstrap(python: Interpreter, more_packages: set[str], *, builds: bool) -> 
     with refusing_os_errors(f"read {TOOLS}"):
         is_made = environments.is_made(TOOLS, this, [TOOL_REQUIREMENTS])
     if not is_made:
+        os.environ[FIRST] = "1"
         print(f"Install what build.py runs on into {TOOLS} ...", file=sys.stderr, flush=True)
     tools = environments.tools(TOOLS, this, TOOL_REQUIREMENTS)
     sys.stdout.flush()

@@ -23,3 +23,8 @@ ALLOWED_DIFFERENCES = ROOT / "docs" / "conformance.md"
 REPRODUCTION = ROOT / "tests" / "reproduction.py"
 BENCH_REQUIREMENTS = REQUIREMENTS / "bench.txt"
 BENCHMARKS = ROOT / "benchmarks"
+
+# Variables that build.py sets before it starts again in TOOLS: when it began, and whether TOOLS had
+# to be made.
+STARTED = "PJIT_BUILD_STARTED"
+FIRST = "PJIT_BUILD_FIRST"

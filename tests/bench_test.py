@@ -296,7 +296,14 @@ def test_what_cannot_be_measured_is_refused(
 
     with pytest.raises(Refusal, match=says):
         bench.bench(
-            "0.10.2", this, tmp_path, platform=platform, devices=devices, quick=True, check=True
+            "0.10.2",
+            this,
+            tmp_path,
+            finished=None,
+            platform=platform,
+            devices=devices,
+            quick=True,
+            check=True,
         )
 
 

@@ -32,9 +32,10 @@ def load() -> float:
 
 
 def commit() -> str:
-    """The commit that is checked out, with a plus where files differ from it."""
+    """The commit that is checked out, with a plus where files other than pages differ from it."""
     revision = _output("git", "-C", str(ROOT), "rev-parse", "HEAD").strip()
-    changed = _output("git", "-C", str(ROOT), "status", "--porcelain").strip()
+    code = (":/", ":!docs/", ":!*.md")
+    changed = _output("git", "-C", str(ROOT), "status", "--porcelain", "--", *code).strip()
     return f"{revision or 'unknown'}{'+' if changed else ''}"
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -13,9 +15,11 @@ from rich import box
 from rich.table import Table
 
 from machine.pythons import Interpreter, clean_environment
-from paths import REPRODUCTION
+from pages import figures
+from paths import FIRST, REPRODUCTION, STARTED
 from progress import Step, results, steps
 from refusal import Refusal
+from run import hardware
 from wheels import products
 
 _TITLES = {
@@ -58,7 +62,29 @@ def demo(version: str, python: Interpreter, out: Path, finished: Path | None = N
         stock = _reproduce(step, "stock", making.result())
         ours = _reproduce(step, "ours", with_ours)
     show(stock, ours)
-    return judge(ours, wheel)
+    status = judge(ours, wheel)
+    _record(version, stock, ours)
+    return status
+
+
+def _record(version: str, stock: dict, ours: dict) -> None:
+    """Leaves the rows as figures, and how long the command took, of which the first is another."""
+    command = f"python3 build/build.py demo --jaxlib {version}"
+    sides = {"stock": stock, "ours": ours}
+    rows = {side: list(map(_exact, report["rows"])) for side, report in sides.items()}
+    times = {side: [_cost(row) for row in report["rows"]] for side, report in sides.items()}
+    exact = {"jax": ours["jax"], **rows}
+    figures.record(f"demo-{version}", command, exact, {"slow / steady ms": times})
+    if started := os.environ.get(STARTED):
+        took = {"seconds": round(time.time() - float(started), 1), "load": hardware.load()}
+        name = "first" if FIRST in os.environ else "again"
+        figures.record(f"demo-{name}", "python3 build/build.py demo", measured=took)
+
+
+def _exact(row: dict) -> dict:
+    """What of a row has to be the same on every machine."""
+    names = ("section", "case", "run", "entries", "goal", "traces", "outcome")
+    return {name: row[name] for name in names} | {"spec": _spec(row["spec"])}
 
 
 def _reproduce(step: Step, kind: str, python: Path) -> dict:

@@ -32,6 +32,7 @@ _OF_NO_RELEASE = (
     "build_test.py",
     "conformance_test.py",
     "nanobind_releases_test.py",
+    "pages_test.py",
     "releases_test.py",
     "wheel_fuzz_test.py",
 )

@@ -1,0 +1,1 @@
+"""What the README and the pages of docs/ show as figures. `figures` has the contract."""

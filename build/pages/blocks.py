@@ -1,0 +1,70 @@
+"""The blocks of the pages that are made of figures.
+
+    <!-- figures: MODULE.FUNCTION -->
+    whatever FUNCTION() of pages/MODULE.py returns
+    <!-- /figures -->
+
+stands on lines of its own or within a line. `docs/benchmarks/summary.md`, which `build.py bench`
+writes whole, is compared with the results beside it in the same way.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import markdown
+from paths import ROOT
+from refusal import Refusal
+
+_BLOCK = re.compile(r"<!-- figures: (\S+) -->(.*?)<!-- /figures -->", re.DOTALL)
+
+
+def pages() -> list[Path]:
+    """The pages that may have blocks."""
+    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def changed() -> Iterator[tuple[Path, str]]:
+    """Each page that differs from its figures, and the text that it should have.
+
+    Raises:
+      Refusal: a block names a function that is not there.
+    """
+    for path in pages():
+        before = path.read_text()
+        after = _whole(path) if (path.parent / "results.json").is_file() else _filled(path, before)
+        if after != before:
+            yield path, after
+
+
+def _whole(path: Path) -> str:
+    """A summary.md, from the results.json beside it."""
+    return markdown.document(json.loads((path.parent / "results.json").read_text()))
+
+
+def _filled(path: Path, text: str) -> str:
+    if text.count("<!-- figures:") != len(_BLOCK.findall(text)):
+        raise Refusal(f"{path}: a block of figures has no end; close it with <!-- /figures -->")
+
+    def block(match: re.Match[str]) -> str:
+        name, content = match.groups()
+        gap = "\n" if content.startswith("\n") else ""
+        return f"<!-- figures: {name} -->{gap}{_content(path, name)}{gap}<!-- /figures -->"
+
+    return _BLOCK.sub(block, text)
+
+
+def _content(path: Path, name: str) -> str:
+    module, _, function = name.partition(".")
+    try:
+        write = getattr(importlib.import_module(f"pages.{module}"), function)
+    except (ModuleNotFoundError, AttributeError) as error:
+        raise Refusal(
+            f"{path}: has figures {name}, but there is no function {function or '(none)'} in "
+            f"build/pages/{module}.py; write it, or take the block out"
+        ) from error
+    return write().strip()

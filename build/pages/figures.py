@@ -1,0 +1,162 @@
+"""Figures: what a command found out, in a file, so that no page has a number that was typed.
+
+    figures.record("conformance", COMMAND, exact={...}, measured={...})   # at a command's end
+    build.py pages --take conformance     # keeps it in docs/figures/, and writes the pages anew
+    build.py pages --check                # fails where a page says something else
+
+A command that a page quotes calls `record`, which writes `.build/figures/NAME.json`:
+
+    name      what the file is called; one for each thing that is measured on its own
+    command   the command line that gives it
+    commit    the commit it was run at; with a plus where code differs from that commit
+    machine   what it ran on
+    exact     what has to be the same on every machine: entries, outcomes, names
+    measured  what need not be: times, sizes, counts that depend on what a machine has installed
+
+`docs/figures/NAME.json` is the same file, kept. A page shows it in a block, which a function of a
+module in this folder writes (see `blocks`):
+
+    <!-- figures: conformance.table -->
+    <!-- /figures -->
+
+So a new figure needs three things: the call of `record`, a module here with a function that reads
+`kept(NAME)` and returns Markdown, and a block in a page. `--check` refuses a page that differs from
+its figures, figures of a commit that is not in the history, and figures whose `exact` part differs
+from that of the last run of the command at the commit that is checked out. So push first, run the
+command, and take its figures then: a rebase would leave them with a commit that is nowhere.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from paths import ROOT, STATE
+from refusal import Refusal, refusing_os_errors
+from run import hardware
+
+KEPT = ROOT / "docs" / "figures"
+FRESH = STATE / "figures"
+_WIDTH = 200  # of a line of these files
+
+Figures = dict[str, Any]
+
+
+def record(
+    name: str,
+    command: str,
+    exact: dict[str, Any] | None = None,
+    measured: dict[str, Any] | None = None,
+) -> None:
+    """Writes what a command found out, for `build.py pages --take` and `--check`.
+
+    Raises:
+      Refusal: the file cannot be written.
+    """
+    facts = {
+        "name": name,
+        "command": command,
+        "commit": hardware.commit(),
+        "machine": hardware.machine(),
+        "exact": exact or {},
+        "measured": measured or {},
+    }
+    target = FRESH / f"{name}.json"
+    with refusing_os_errors(f"write {target}"):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(_as_json(facts) + "\n")
+
+
+def _as_json(value: object, depth: int = 0) -> str:
+    """JSON in which whatever fits on a line is on one, so a changed figure changes a line."""
+    line = json.dumps(value)
+    if len(line) <= _WIDTH or not isinstance(value, dict | list):
+        return line
+    if isinstance(value, dict):
+        parts = [f"{json.dumps(name)}: {_as_json(each, depth + 1)}" for name, each in value.items()]
+    else:
+        parts = [_as_json(each, depth + 1) for each in value]
+    gap = "\n" + " " * depth
+    return line[0] + ",".join(f"{gap} {part}" for part in parts) + gap + line[-1]
+
+
+def kept(name: str) -> Figures | None:
+    """The figures of that name in docs/figures, or None where nobody took any."""
+    return _read(KEPT / f"{name}.json")
+
+
+def all_kept(prefix: str) -> list[Figures]:
+    """The figures whose name begins so, by name."""
+    return [each for path in sorted(KEPT.glob(f"{prefix}*.json")) if (each := _read(path))]
+
+
+def take(name: str) -> None:
+    """Keeps the figures of a command's last run.
+
+    Raises:
+      Refusal: there are none, or they are of code that no commit of this history has.
+    """
+    fresh = _read(FRESH / f"{name}.json")
+    if fresh is None:
+        there = ", ".join(sorted(path.stem for path in FRESH.glob("*.json"))) or "none"
+        raise Refusal(f"--take {name}: no command has left such figures; there are: {there}")
+    if fault := _fault_of_commit(fresh):
+        raise Refusal(f"--take {name}: {fault}; run {fresh['command']} again")
+    KEPT.mkdir(parents=True, exist_ok=True)
+    text = (FRESH / f"{name}.json").read_text()
+    (KEPT / f"{name}.json").write_text(text)
+
+
+def faults() -> list[str]:
+    """A line for each file in docs/figures that does not hold."""
+    return [
+        f"{path.relative_to(ROOT)}: {fault}; run {kept_one['command']}, "
+        f"then build.py pages --take {path.stem}"
+        for path in sorted(KEPT.glob("*.json"))
+        if (kept_one := _read(path)) and (fault := _fault(kept_one))
+    ]
+
+
+def _fault(figures: Figures) -> str:
+    fresh = _read(FRESH / f"{figures['name']}.json")
+    # An older run says nothing of this checkout.
+    is_of_this_checkout = fresh is not None and fresh["commit"] == hardware.commit()
+    if is_of_this_checkout and fresh["exact"] != figures["exact"]:
+        return f"is stale: the command gives something else now, see {FRESH}"
+    return _fault_of_commit(figures)
+
+
+def _fault_of_commit(figures: Figures) -> str:
+    commit = figures["commit"]
+    if commit.endswith("+"):
+        return f"was made of {commit[:12]} and changes that are in no commit"
+    return "" if _in_history(commit) else f"is of {commit[:12]}, which is not in the history"
+
+
+def _in_history(commit: str) -> bool:
+    """Whether the checkout comes after that commit; where git cannot tell, it passes."""
+    git = ["git", "-C", str(ROOT)]
+    quiet = {"check": False, "capture_output": True, "text": True}
+    shallow = subprocess.run([*git, "rev-parse", "--is-shallow-repository"], **quiet)
+    if shallow.stdout.strip() != "false":
+        return True
+    ancestor = [*git, "merge-base", "--is-ancestor", commit, "HEAD"]
+    return subprocess.run(ancestor, **quiet).returncode == 0
+
+
+def _read(path: Path) -> Figures | None:
+    """A file of figures, or None where there is none.
+
+    Raises:
+      Refusal: it is none that `record` wrote.
+    """
+    try:
+        facts = json.loads(path.read_text())
+        wanted = ("name", "command", "commit", "machine", "exact", "measured")
+        return {name: facts[name] for name in wanted}
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise Refusal(f"{path}: holds no figures; delete it, and take them again") from error

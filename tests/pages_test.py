@@ -1,0 +1,146 @@
+"""`build.py pages`: commands leave figures, pages show them, and a stale one is found."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from pages import blocks, figures
+from paths import ROOT
+from refusal import Refusal
+from run import hardware
+
+HEAD = subprocess.run(
+    ["git", "-C", str(ROOT), "rev-parse", "HEAD"], capture_output=True, text=True, check=False
+).stdout.strip()
+
+
+@pytest.fixture(autouse=True)
+def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Figures and pages of the test's own, at a commit that git knows."""
+    monkeypatch.setattr(figures, "ROOT", tmp_path)
+    monkeypatch.setattr(figures, "KEPT", tmp_path / "docs" / "figures")
+    monkeypatch.setattr(figures, "FRESH", tmp_path / "fresh")
+    monkeypatch.setattr(figures, "_in_history", lambda commit: commit == HEAD)
+    monkeypatch.setattr(hardware, "commit", lambda: HEAD)
+    monkeypatch.setattr(blocks, "ROOT", tmp_path)
+    monkeypatch.setitem(sys.modules, "pages.small", SimpleNamespace(entries=lambda: "1 1 2\n"))
+    (tmp_path / "README.md").write_text("")
+    return tmp_path
+
+
+def page(folder: Path, text: str) -> list[tuple[str, str]]:
+    (folder / "README.md").write_text(text)
+    return [(path.name, after) for path, after in blocks.changed()]
+
+
+def test_figures_that_were_taken_are_those_of_the_last_run() -> None:
+    figures.record("demo", "build.py demo", exact={"entries": [1, 1, 2]}, measured={"ms": 3})
+    assert figures.kept("demo") is None
+
+    figures.take("demo")
+
+    kept = figures.kept("demo")
+    assert kept is not None
+    assert (kept["command"], kept["commit"]) == ("build.py demo", HEAD)
+    assert (kept["exact"], kept["measured"]) == ({"entries": [1, 1, 2]}, {"ms": 3})
+    assert figures.faults() == []
+
+
+def test_a_long_row_has_a_line_of_its_own(folders: Path) -> None:
+    rows = [["case", number, "x" * 90] for number in range(3)]
+    figures.record("long", "build.py long", exact={"rows": rows})
+
+    text = (folders / "fresh" / "long.json").read_text()
+
+    assert [line for line in text.splitlines() if '["case", 1, "' in line]
+    figures.take("long")
+    assert (figures.kept("long") or {})["exact"] == {"rows": rows}
+
+
+def test_what_no_command_has_left_cannot_be_taken() -> None:
+    figures.record("other", "build.py other")
+
+    with pytest.raises(Refusal, match=r"--take demo: no command .* there are: other"):
+        figures.take("demo")
+
+
+@pytest.mark.parametrize(
+    ("commit", "says"),
+    [(f"{HEAD}+", "changes that are in no commit"), ("0" * 40, "is not in the history")],
+)
+def test_figures_of_code_that_is_in_no_commit_are_refused(
+    commit: str, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hardware, "commit", lambda: commit)
+    figures.record("demo", "build.py demo")
+
+    with pytest.raises(Refusal, match=f"{says}; run build.py demo again"):
+        figures.take("demo")
+
+
+def test_figures_are_stale_where_the_command_gives_something_else_now() -> None:
+    figures.record("demo", "build.py demo", exact={"entries": [1, 1, 2]})
+    figures.take("demo")
+
+    figures.record("demo", "build.py demo", exact={"entries": [1, 1, 1]})
+
+    (fault,) = figures.faults()
+    assert fault.startswith("docs/figures/demo.json: is stale")
+    assert fault.endswith("run build.py demo, then build.py pages --take demo")
+
+
+def test_a_run_at_another_commit_and_other_times_make_no_figures_stale(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    figures.record("demo", "build.py demo", exact={"entries": [1]}, measured={"ms": 3})
+    figures.take("demo")
+
+    figures.record("demo", "build.py demo", exact={"entries": [1]}, measured={"ms": 4})
+    assert figures.faults() == []
+    figures.record("demo", "build.py demo", exact={"entries": [2]})
+    monkeypatch.setattr(hardware, "commit", lambda: "0" * 40)
+    assert figures.faults() == []
+
+
+def test_a_file_that_holds_no_figures_is_refused(folders: Path) -> None:
+    figures.KEPT.mkdir(parents=True)
+    (figures.KEPT / "demo.json").write_text("[]")
+
+    with pytest.raises(Refusal, match=r"demo\.json: holds no figures"):
+        figures.faults()
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("<!-- figures: small.entries -->\n<!-- /figures -->", "\n1 1 2\n"),
+        ("<!-- figures: small.entries -->\n1 1 1\n<!-- /figures -->", "\n1 1 2\n"),
+        ("<!-- figures: small.entries -->1 1 1<!-- /figures -->", "1 1 2"),
+    ],
+)
+def test_a_block_is_filled_from_its_function(folders: Path, before: str, after: str) -> None:
+    text = f"It makes {{}}.\n{before}, as ever\n"
+
+    filled = f"<!-- figures: small.entries -->{after}<!-- /figures -->"
+
+    assert page(folders, text) == [("README.md", text.replace(before, filled))]
+    assert page(folders, text.replace(before, filled)) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("<!-- figures: small.entries -->", "has no end"),
+        ("<!-- figures: small.gone --><!-- /figures -->", "no function gone"),
+        ("<!-- figures: absent.f --><!-- /figures -->", "no function f in build/pages/absent"),
+        ("<!-- figures: small --><!-- /figures -->", r"no function \(none\)"),
+    ],
+)
+def test_a_block_that_nothing_fills_is_refused(folders: Path, text: str, says: str) -> None:
+    with pytest.raises(Refusal, match=says):
+        page(folders, text)
