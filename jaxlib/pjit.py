@@ -28,7 +28,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
-from jaxlib import _fastpath_explain
+from jaxlib import _fastpath_compilations, _fastpath_explain
+from jaxlib._fastpath_compilations import Compilation as Compilation
 from jaxlib._fastpath_difference import Difference as Difference
 from jaxlib._fastpath_dispatch import Dispatch as Dispatch
 from jaxlib._pjit import counters as counters
@@ -38,19 +39,34 @@ from jaxlib._pjit import set_physical_out_shardings as set_physical_out_sharding
 
 
 @contextmanager
-def listening(listener: Callable[[Dispatch], None]) -> Iterator[None]:
+def listening(
+    listener: Callable[[Dispatch], None],
+    compilations: Callable[[Compilation], None] | None = None,
+) -> Iterator[None]:
   """A block in which `listener` is told of each slow dispatch.
 
   It is called in the thread that made the dispatch, maybe in several at once.
   What it raises, the dispatch raises only where JAXLIB_PJIT_STRICT=1 says so.
+
+  Args:
+    listener: what is told.
+    compilations: what is told alike of all that JAX compiles for no jitted
+      function of yours: ahead of time, and for its operations outside jit.
   """
+  tell_of_compilation = compilations or _ignore
   _fastpath_explain.add_listener(listener)
+  _fastpath_compilations.add_listener(tell_of_compilation)
   set_explaining(True)
   try:
     yield
   finally:
     set_explaining(False)
+    _fastpath_compilations.remove_listener(tell_of_compilation)
     _fastpath_explain.remove_listener(listener)
+
+
+def _ignore(compilation: Compilation) -> None:
+  """For those who want dispatches alone."""
 
 
 @contextmanager

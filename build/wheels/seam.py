@@ -14,6 +14,8 @@ from refusal import Refusal
 JAX = "jaxlib/_jax.so"  # replaced
 PJIT = "jaxlib/_pjit.so"  # added
 MODULES = {  # added: the name in the wheel, and the file in this repository
+    "jaxlib/_fastpath_ahead.py": "jaxlib/explanation/ahead.py",
+    "jaxlib/_fastpath_compilations.py": "jaxlib/explanation/compilations.py",
     "jaxlib/_fastpath_difference.py": "jaxlib/explanation/difference.py",
     "jaxlib/_fastpath_dispatch.py": "jaxlib/explanation/dispatch.py",
     "jaxlib/_fastpath_explain.py": "jaxlib/explanation/explain.py",

@@ -24,15 +24,17 @@ import functools
 import inspect
 import logging
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from jaxlib import _fastpath_ahead as ahead
+from jaxlib import _fastpath_compilations as compilations
 from jaxlib import _fastpath_dispatch as dispatches
 from jaxlib import _fastpath_origin as origin
 from jaxlib import _fastpath_signature as signatures
-from jaxlib._fastpath_difference import Structure
+from jaxlib._fastpath_compilations import Operation
+from jaxlib._fastpath_difference import Difference, Structure
 from jaxlib._fastpath_dispatch import Dispatch
 from jaxlib._fastpath_history import History, history_of, lock
 from jaxlib._fastpath_signature import Path, Signature, short_text
@@ -61,30 +63,6 @@ class _Begun(NamedTuple):
 
 # Protected by the histories' lock, under which no listener is called.
 _listeners: list[Callable[[Dispatch], None]] = []
-_running = threading.local()
-
-_EVENTS = {
-    "/jax/core/compile/jaxpr_trace_duration": "traced",
-    "/jax/core/compile/jaxpr_to_mlir_module_duration": "lowered",
-    "/jax/core/compile/backend_compile_duration": "compiled",
-}
-
-
-@functools.cache
-def _listen_to_jax() -> None:
-  """Counts JAX's compilation events for the dispatch that runs in a thread."""
-
-  def count(event: str, duration: float, **kwargs: Any) -> None:
-    del duration, kwargs
-    running = getattr(_running, "dispatches", None)
-    if running and event in _EVENTS:
-      running[-1][_EVENTS[event]] += 1
-
-  sys.modules["jax._src.monitoring"].register_event_duration_secs_listener(
-      count
-  )
-
-
 @functools.cache
 def _array_type() -> type:
   return sys.modules["jaxlib._jax"].ArrayImpl
@@ -260,14 +238,14 @@ def _history(
 
 def begin(
     cache_miss: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> _Begun | None:
+) -> _Begun | Operation | None:
   """Notes what a dispatch starts from. None if there is nothing to explain."""
-  _listen_to_jax()
   history = _history(cache_miss, args, kwargs)
   # JAX's own functions, each operation outside jit among them, are called with
   # whatever comes; their dispatches are nobody's misses.
   if origin.is_below(history.definition.package):
-    return None
+    is_traced = not sys.modules["jax._src.core"].trace_state_clean()
+    return None if is_traced else Operation(cache_miss, args, kwargs)
   signature, reason = None, None
   is_first = history.begin(cache_miss.slow_dispatches)
   try:
@@ -282,10 +260,6 @@ def begin(
   except BaseException:
     history.give_up()
     raise
-  events = dict.fromkeys(_EVENTS.values(), 0)
-  if not hasattr(_running, "dispatches"):
-    _running.dispatches = []
-  _running.dispatches.append(events)
   return _Begun(
       cache_miss,
       args,
@@ -294,17 +268,20 @@ def begin(
       signature,
       reason,
       is_first,
-      events,
+      compilations.begin(),
       time.perf_counter(),
   )
 
 
-def end(begun: _Begun | None, dispatched: Any) -> None:
+def end(begun: _Begun | Operation | None, dispatched: Any) -> None:
   """Tells those who listen what the dispatch was, unless it raised."""
   if begun is None:
     return
+  if type(begun) is Operation:
+    begun.end()
+    return
   seconds = time.perf_counter() - begun.start
-  _running.dispatches.pop()
+  compilations.end()
   if dispatched is None:
     begun.history.give_up(raised=begun.signature)
     return
@@ -314,9 +291,10 @@ def end(begun: _Begun | None, dispatched: Any) -> None:
   if reason is None and _raised_before(begun):
     reason = dispatches.RAISED
   caller = origin.caller()
+  unlike_ahead = _unlike_ahead(begun)
   with lock:
     is_news = reason not in begun.history.reasons
-    dispatch = _explained(begun, reason, caller, seconds)
+    dispatch = _explained(begun, reason, caller, seconds, unlike_ahead)
     listeners = list(_listeners)
   for listener in listeners:
     listener(dispatch)
@@ -324,6 +302,13 @@ def end(begun: _Begun | None, dispatched: Any) -> None:
   # A call that was traced JAX explains by itself, and its tests count the logs.
   if dispatch.is_miss and is_news and not dispatch.traced and flag.value:
     logger.warning("%s", dispatch)
+
+
+def _unlike_ahead(begun: _Begun) -> tuple[Difference, ...]:
+  """How a first call that compiled differs from what was compiled for it."""
+  if not begun.is_first or not begun.events[compilations.COMPILED]:
+    return ()
+  return ahead.differences(begun.cache_miss.fun, begun.args, begun.kwargs)
 
 
 def _raised_before(begun: _Begun) -> bool:
@@ -340,9 +325,10 @@ def _explained(
     reason: str | None,
     caller: origin.Caller,
     seconds: float,
+    unlike_ahead: tuple[Difference, ...],
 ) -> Dispatch:
   history = begun.history
-  found = ()
+  found = unlike_ahead
   if reason is None and not begun.is_first:
     found = history.differences(begun.signature, _configs()[0])
   history.end(begun.signature)
@@ -356,7 +342,7 @@ def _explained(
       seconds,
       **begun.events,
       entry=history.seen,
-      is_first=begun.is_first,
+      is_first=begun.is_first and not unlike_ahead,
       differences=found,
       reason=reason,
       dropped=history.dropped,
