@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from checks import demo, testing
+from checks import demo
+from checks.pytest_runs import tally_of
 from machine import environments, pythons, system_packages
 from refusal import Refusal
 from wheels import extensions
@@ -261,7 +262,7 @@ def test_reports_are_added_up() -> None:
       <testsuite tests="2" failures="0" errors="0" skipped="0"/>
     </testsuites>"""
 
-    assert testing.tally_of(report) == (4, 2, 1)
+    assert tally_of(report) == (4, 2, 1)
 
 
 def row(case: str, entries: list[int], goal: list[int]) -> dict:

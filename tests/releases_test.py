@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import re
 import sys
 from collections.abc import Iterator
@@ -11,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from checks import releases
+from checks import releases, testing
 from checks.pytest_runs import Outcome, Tally, in_parallel, outcomes_of
-from checks.releases import Module, Release, Result
-from machine import pythons
+from checks.testing import Module, Release, Result, Wheels
+from machine import environments, pythons
 from machine.pythons import Interpreter
 from refusal import Refusal
-from wheels import stock_wheel
+from wheels import products, stock_wheel
 
 TESTS = Path(__file__).parent
 THIS = pythons.examine(sys.executable)
@@ -94,14 +93,111 @@ def test_all_without_a_newer_python_says_what_it_leaves_out(
     assert line.startswith("left out: no Python for the newest jax; install one of python3.14")
 
 
+def test_others_is_all_without_the_release_that_is_tested_by_default(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(releases, "found", lambda versions: iter([NEW.python]))
+    monkeypatch.setattr(stock_wheel, "newest", lambda python: "0.12.0")
+
+    wanted, _ = releases.releases(step, ["others"], THIS)
+
+    assert [each.version for each in wanted] == ["0.6.2", "0.7.2", "0.8.3", "0.9.2", "0.12.0"]
+
+
+def wheels_of(release: Release) -> Wheels:
+    return Wheels(release, Path("stock.whl"), Path("ours.whl"))
+
+
+DEFAULT = Release("0.10.2", THIS)
+
+
+@pytest.mark.parametrize(
+    ("names", "tested", "runs"),
+    [
+        (["all"], [OLD, DEFAULT, NEW], DEFAULT),
+        (["0.6.2", "newest"], [OLD, NEW], OLD),
+        (["others"], [OLD, NEW], None),
+    ],
+)
+def test_what_meets_no_jaxlib_runs_for_one_release(
+    names: list[str], tested: list[Release], runs: Release | None
+) -> None:
+    once = releases.once(list(map(wheels_of, tested)), names)
+
+    assert (once and once.release) == runs
+
+
 def test_modules_that_meet_no_jaxlib_are_those_that_import_none() -> None:
-    names = {Path(name).name for name in releases._modules(is_first=False)}
+    once = [TESTS / Path(name).name for name in testing.modules() if not testing.runs(name, False)]
 
-    once = [path for path in TESTS.glob("*_test.py") if path.name not in names]
-
-    assert once
+    assert {path.name for path in once} == set(testing.OF_NO_RELEASE)
     assert not any(re.search(r"^(import|from) (jax|interpreters)", path.read_text(), re.MULTILINE)
                    for path in once)  # fmt: skip
+
+
+def test_arguments_that_name_tests_choose_them() -> None:
+    one = "tests/pickle_test.py::test_some"
+
+    assert testing.selected([one, "-k", "pickle"]) == ([one], ["-k", "pickle"])
+    assert testing.selected(["-x"]) == (testing.modules(), ["-x"])
+
+
+class Runs:
+    """Stands in for environments and pytest, and notes what is made, run and deleted."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+        self.made: list[str] = []
+        self.ran: list[str] = []
+        self.deleted: list[str] = []
+        monkeypatch.setattr(testing, "VENVS", folder)
+        monkeypatch.setattr(testing, "modules", lambda: ["tests/a_test.py", "tests/b_test.py"])
+        monkeypatch.setattr(testing, "_run", self._run)
+        monkeypatch.setattr(products, "jax_environment", self._made)
+        monkeypatch.setattr(environments, "delete", lambda path: self.deleted.append(path.name))
+        self._folder = folder
+
+    def _made(self, step: object, kind: str, jaxlib: Path, python: Interpreter, more=()) -> Path:
+        self.made.append(kind)
+        if jaxlib.name == "broken.whl":
+            raise Refusal("uv pip install failed")
+        return self._folder / f"{kind}-{len(self.made)}" / "bin" / "python"
+
+    def _run(self, module: str, wheels: Wheels, *_: object, is_only: bool) -> Module:
+        self.ran.append(f"{wheels.release.version} {module}")
+        return FINE
+
+
+def test_each_release_has_its_environments_made_once_and_deleted(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    runs, lines = Runs(monkeypatch, tmp_path), []
+
+    tested = testing.test(step, [wheels_of(OLD), wheels_of(NEW)], [], lines.append, None)
+
+    assert [result.modules for result in tested] == [{"a_test.py": FINE, "b_test.py": FINE}] * 2
+    assert sorted(runs.made) == ["stock", "stock", "test", "test"]
+    assert len(runs.deleted) == 4
+    assert sorted(runs.ran) == [
+        "0.12.0 tests/a_test.py",
+        "0.12.0 tests/b_test.py",
+        "0.6.2 tests/a_test.py",
+        "0.6.2 tests/b_test.py",
+    ]
+    assert lines[-1].startswith("[4/4] ")
+    assert lines[-1].endswith("3 passed, 0 failed, 1 skipped, 0 s")
+
+
+def test_a_release_without_environments_has_an_error_and_the_others_run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    runs = Runs(monkeypatch, tmp_path)
+    broken = Wheels(OLD, Path("stock.whl"), Path("broken.whl"))
+
+    first, second = testing.test(step, [broken, wheels_of(NEW)], [], lambda line: None, None)
+
+    assert (first.modules, first.error) == ({}, "uv pip install failed")
+    assert runs.made.count("test") == 2
+    assert len(second.modules) == 2
 
 
 def test_a_python_that_pip_has_no_jax_for_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,8 +260,8 @@ def test_a_python_without_headers_is_not_found(monkeypatch: pytest.MonkeyPatch) 
 
 def test_the_table_has_a_row_a_module_and_a_column_a_release() -> None:
     tested = [
-        Result(OLD, {"a_test.py": FINE, "b_test.py": CRASHED}, 10.4),
-        Result(NEW, {"a_test.py": FAILED}, 5.0),
+        Result(OLD, {"a_test.py": FINE._replace(seconds=10.4), "b_test.py": CRASHED}),
+        Result(NEW, {"a_test.py": FAILED._replace(seconds=5.0)}),
     ]
 
     assert releases.matrix(tested) == [
@@ -177,38 +273,20 @@ def test_the_table_has_a_row_a_module_and_a_column_a_release() -> None:
     ]
 
 
-def test_the_table_is_written_as_json_and_markdown(tmp_path: Path) -> None:
-    releases.write(tmp_path, {"cp311": True}, [Result(OLD, {"a_test.py": FAILED}, 1.0)])
-
-    assert (tmp_path / "test-matrix.md").read_text().splitlines()[:3] == [
-        "| passed / failed / skipped | 0.6.2 cp311 |",
-        "| --- | --- |",
-        "| a_test.py | 2 / 1 / 0 |",
-    ]
-    written = json.loads((tmp_path / "test-matrix.json").read_text())
-    assert written["cpp"] == {"cp311": True}
-    (release,) = written["releases"]
-    assert (release["jaxlib"], release["python"], release["error"]) == ("0.6.2", "3.11", "")
-    assert release["modules"]["a_test.py"] == {
-        "tally": {"passed": 2, "failed": 1, "skipped": 0},
-        "failures": {"test_a": "assert 1 == 2"},
-    }
-
-
 @pytest.mark.parametrize(
     ("cpp", "result", "says"),
     [
-        (True, Result(OLD, {"a_test.py": FINE}, 1.0), ""),
-        (False, Result(OLD, {"a_test.py": FINE}, 1.0), "the C++ tests fail for cp311"),
-        (True, Result(OLD, {"a_test.py": FAILED}, 1.0), "a_test.py::test_a: assert 1 == 2"),
-        (True, Result(OLD, {"a_test.py": FINE, "b_test.py": CRASHED}, 1.0), "did not end"),
-        (True, Result(OLD, {}, 1.0, "pip install failed"), "0.6.2 cp311: pip install failed"),
-        (True, Result(OLD, {"a_test.py": Module(Tally(0, 0, 4), {})}, 1.0), "no test passed"),
+        (True, Result(OLD, {"a_test.py": FINE}), ""),
+        (False, Result(OLD, {"a_test.py": FINE}), "the C++ tests fail for cp311"),
+        (True, Result(OLD, {"a_test.py": FAILED}), "a_test.py::test_a: assert 1 == 2"),
+        (True, Result(OLD, {"a_test.py": FINE, "b_test.py": CRASHED}), "did not end"),
+        (True, Result(OLD, {}, "pip install failed"), "0.6.2 cp311: pip install failed"),
+        (True, Result(OLD, {"a_test.py": Module(Tally(0, 0, 4), {})}), "no test passed"),
     ],
 )
 def test_whatever_goes_wrong_is_named_and_fails(
     cpp: bool, result: Result, says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert releases.judge({"cp311": cpp}, [result]) == (1 if says else 0)
+    assert testing.judge({"cp311": cpp}, [result]) == (1 if says else 0)
 
     assert says in capsys.readouterr().out

@@ -1,59 +1,179 @@
-"""Runs the C++ tests, and the Python tests on our wheel as pip installs it."""
+"""Runs the Python test modules on releases of jaxlib with our wheel installed, a few at a time.
+
+A module has a process of its own: a process's device count is set once, before jax is imported.
+pytest-xdist keeps its workers from module to module, so it does not serve. Modules of all releases
+are one queue, so that no core is idle while another has work.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
-from checks.pytest_runs import report_of, sum_of, tally_of
+from checks.pytest_runs import Tally, in_parallel, outcomes_of, report_of, sum_of, tally_of
+from machine import environments
 from machine.pythons import Interpreter, clean_environment
-from paths import ROOT, TEST_REQUIREMENTS, TOOL_REQUIREMENTS
-from progress import steps
+from pages import figures
+from paths import LOGS, ROOT, TEST_REQUIREMENTS, TOOL_REQUIREMENTS, VENVS
+from progress import Step
+from refusal import Refusal
 from wheels import products
 from wheels.extensions import test_extensions
 
 REQUIREMENTS = (TEST_REQUIREMENTS, TOOL_REQUIREMENTS)
-_LEFT_OUT = "left out, since --wheel builds nothing"
+# Test modules that meet no jaxlib: one release runs them.
+OF_NO_RELEASE = (
+    "build_test.py",
+    "conformance_test.py",
+    "nanobind_releases_test.py",
+    "pages_test.py",
+    "releases_test.py",
+    "wheel_fuzz_test.py",
+)
+_NO_REPORT = "(the whole module)"
+_NO_END = "did not end as pytest does"
+
+
+class Release(NamedTuple):
+    """A jaxlib release, and the Python to test it on."""
+
+    version: str
+    python: Interpreter
+
+    @property
+    def label(self) -> str:
+        return f"{self.version} {self.python.abi}"
+
+
+class Wheels(NamedTuple):
+    """A release's wheel, and ours of it."""
+
+    release: Release
+    stock: Path
+    ours: Path
+
+
+class Module(NamedTuple):
+    """What became of a test module on a release; it is None where pytest did not end as it does."""
+
+    tally: Tally | None
+    failures: dict[str, str]  # the first line of why, by the test's name
+    seconds: float = 0
+
+
+class Result(NamedTuple):
+    """What became of a release. Where it could not be tested, it has no module but an error."""
+
+    release: Release
+    modules: dict[str, Module]
+    error: str = ""
+
+    @property
+    def seconds(self) -> float:
+        return sum(each.seconds for each in self.modules.values())
+
+    @property
+    def tally(self) -> Tally:
+        return sum_of(each.tally for each in self.modules.values() if each.tally)
+
+
+class _Environments:
+    """A Python with our wheel and one with the stock one: made for the first module, and deleted
+    after the last where they were not there before. Those of all releases would take gigabytes.
+    """
+
+    def __init__(self, step: Step, wheels: Wheels, uses: int) -> None:
+        self._step, self._wheels, self._uses = step, wheels, uses
+        self._lock = threading.Lock()  # of all that is below
+        self._before = set(VENVS.glob("*"))
+        self._made: list[Path] = []
+        self._error = ""
+
+    def pythons(self) -> tuple[Path, Path]:
+        """Ours and stock's.
+
+        Raises:
+          Refusal: they could not be made, now or at the first attempt.
+        """
+        with self._lock:
+            if self._error:
+                raise Refusal(self._error)
+            try:
+                while len(self._made) < 2:
+                    self._made.append(self._make(len(self._made)))
+            except Refusal as refusal:
+                self._error = str(refusal)
+                raise
+            return self._made[0], self._made[1]
+
+    def _make(self, index: int) -> Path:
+        release, stock, ours = self._wheels
+        kind, wheel, more = (("test", ours, REQUIREMENTS), ("stock", stock, ()))[index]
+        return products.jax_environment(self._step, kind, wheel, release.python, more)
+
+    def used(self) -> None:
+        """Says that a module is done."""
+        with self._lock:
+            self._uses -= 1
+            if self._uses:
+                return
+            for folder in (python.parent.parent for python in self._made):
+                if folder not in self._before:
+                    environments.delete(folder)
 
 
 def test(
-    version: str,
-    python: Interpreter,
-    out: Path,
-    pytest_arguments: Sequence[str],
-    finished: Path | None = None,
-) -> int:
-    """Runs all tests, one process a Python test module, and returns the exit status.
+    step: Step,
+    tested: Sequence[Wheels],
+    arguments: Sequence[str],
+    say: Callable[[str], None],
+    once: Wheels | None,
+) -> list[Result]:
+    """Runs the test modules on each release.
 
     Args:
-      finished: a wheel of ours to test, of which the version is then; the C++ tests are left out.
-
-    Raises:
-      Refusal: what the tests need could not be built.
+      arguments: pytest's. Those that name test modules, or tests in them, are the ones that run.
+      say: takes a line for each module that has run.
+      once: the release that the modules of OF_NO_RELEASE run for.
     """
-    with steps() as step:
-        if finished:
-            version = products.finished_version(step, finished, python)
-        source = products.fetched(step, version, python)
-        wheel = finished or products.our_wheel(step, source, python, out)
-        with_ours = products.jax_environment(step, "test", wheel, python, REQUIREMENTS)
-        stock = products.jax_environment(step, "stock", source, python)
-    cpp_passed = finished is not None or test_extensions(python)
-    tallies, crashed = [], []
-    for module in modules():
-        print(f"{module}:", flush=True)
-        report = module_report(module, with_ours, settings(stock, source, wheel), pytest_arguments)
-        if report is None:
-            crashed.append(module)
-        else:
-            tallies.append(tally_of(report))
-    total = sum_of(tallies)
-    print(f"C++ tests: {_LEFT_OUT if finished else 'passed' if cpp_passed else 'FAILED'}")
-    for module in crashed:
-        print(f"{module}: did not end as pytest does")
-    print(f"{total.passed} passed, {total.failed} failed, {total.skipped} skipped")
-    went_well = cpp_passed and not crashed and not total.failed and total.passed
-    return 0 if went_well else 1
+    chosen, options = selected(arguments)
+    jobs = [
+        (wheels, module) for wheels in tested for module in chosen if runs(module, wheels is once)
+    ]
+    uses = Counter(wheels.release for wheels, _ in jobs)
+    pythons = {each.release: _Environments(step, each, uses[each.release]) for each in tested}
+    errors: dict[Release, str] = {}
+    numbers = iter(range(1, len(jobs) + 1))
+
+    def run(job: tuple[Wheels, str]) -> Module | None:
+        wheels, module = job
+        release = wheels.release
+        try:
+            ours, stock = pythons[release].pythons()
+            done = _run(module, wheels, ours, stock, options, is_only=len(jobs) == 1)
+        except Refusal as refusal:
+            errors[release] = str(refusal)
+            return None
+        finally:
+            pythons[release].used()
+        say(f"[{next(numbers)}/{len(jobs)}] {release.label} {module}: {_told(done)}")
+        return done
+
+    found: dict[Release, dict[str, Module]] = {each.release: {} for each in tested}
+    for (wheels, module), done in zip(jobs, in_parallel(run, jobs)):
+        if done is not None:
+            found[wheels.release][module.partition("::")[0].rpartition("/")[2]] = done
+    return [Result(release, modules, errors.get(release, "")) for release, modules in found.items()]
+
+
+def selected(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The test modules or tests that the arguments name, or all modules; and the other arguments."""
+    named = [each for each in arguments if (ROOT / each.partition("::")[0]).is_file()]
+    return named or modules(), [each for each in arguments if each not in named]
 
 
 def modules() -> list[str]:
@@ -61,26 +181,94 @@ def modules() -> list[str]:
     return sorted(str(path.relative_to(ROOT)) for path in (ROOT / "tests").glob("*_test.py"))
 
 
-def settings(stock: Path, source: Path, wheel: Path) -> dict[str, str]:
-    """What the tests read from their environment: the stock Python, its wheel, and ours."""
-    return {
+def runs(module: str, is_once: bool) -> bool:
+    """Whether a module runs for a release, which may be the one for those that meet no jaxlib."""
+    return is_once or Path(module.partition("::")[0]).name not in OF_NO_RELEASE
+
+
+def cpp_tests(pythons: Iterable[Interpreter]) -> dict[str, bool]:
+    """Runs the C++ tests for each Python, and tells for each ABI whether they passed."""
+    return {python.abi: test_extensions(python) for python in dict.fromkeys(pythons)}
+
+
+def _run(
+    module: str,
+    wheels: Wheels,
+    ours: Path,
+    stock: Path,
+    options: Sequence[str],
+    *,
+    is_only: bool,
+) -> Module:
+    # The output of one module alone is for whoever asked for it; of several it would be mixed up.
+    log = None if is_only else _log(wheels.release, module)
+    settings = {
         "JAXLIB_PJIT_STRICT": "1",
         "PJIT_STOCK_PYTHON": str(stock),
-        "PJIT_STOCK_WHEEL": str(source.resolve()),
-        "PJIT_WHEEL": str(wheel.resolve()),
+        "PJIT_STOCK_WHEEL": str(wheels.stock.resolve()),
+        "PJIT_WHEEL": str(wheels.ours.resolve()),
     }
+    start = time.monotonic()
+    report = report_of(ours, [*options, module], ROOT, clean_environment() | settings, log)
+    seconds = round(time.monotonic() - start, 1)
+    if report is None:
+        return Module(None, {_NO_REPORT: _NO_END}, seconds)
+    outcomes = outcomes_of(report)
+    failures = {name: each.reason for name, each in outcomes.items() if each.kind == "failed"}
+    return Module(tally_of(report), failures, seconds)
 
 
-def module_report(
-    module: str,
-    python: Path,
-    settings: dict[str, str],
-    arguments: Sequence[str],
-    log: Path | None = None,
-) -> str | None:
-    """Runs a module in a process of its own, since a process's device count is set once.
+def logs(release: Release) -> Path:
+    """The folder of what pytest says for a release."""
+    return LOGS / f"test-{release.version}-{release.python.abi}"
 
-    Returns:
-      pytest's report, or None where the process left no sound one.
-    """
-    return report_of(python, [*arguments, module], ROOT, clean_environment() | settings, log)
+
+def _log(release: Release, module: str) -> Path:
+    return logs(release) / f"{Path(module.partition('::')[0]).stem}.log"
+
+
+def _told(done: Module) -> str:
+    if done.tally is None:
+        return f"{_NO_END}, {done.seconds:.0f} s"
+    return f"{counted(done.tally)}, {done.seconds:.0f} s"
+
+
+def counted(tally: Tally) -> str:
+    """A tally in words."""
+    return f"{tally.passed} passed, {tally.failed} failed, {tally.skipped} skipped"
+
+
+def record(results: Sequence[Result], command: str) -> None:
+    """Leaves the results as figures, those of a release by themselves."""
+    for result in results:
+        tallies = {
+            name: each.tally and each.tally._asdict() for name, each in result.modules.items()
+        }
+        figures.record(
+            f"test-{result.release.version}-{result.release.python.abi}",
+            command,
+            exact={"release": result.release.label, "modules": sorted(tallies)},
+            measured={"tallies": tallies, "error": result.error},
+        )
+
+
+def judge(cpp: dict[str, bool], results: Sequence[Result]) -> int:
+    """Prints what went wrong, and how many tests passed, and returns the exit status."""
+    wrong = [f"the C++ tests fail for {abi}" for abi, passed in cpp.items() if not passed]
+    for result in results:
+        label = result.release.label
+        failures = [
+            f"{label}: {name}::{test}: {reason}"
+            for name, each in result.modules.items()
+            for test, reason in each.failures.items()
+        ]
+        if result.error:
+            wrong.append(f"{label}: {result.error}")
+        elif not result.tally.passed:
+            wrong.append(f"{label}: no test passed")
+        if failures:
+            wrong += [*failures, f"{label}: what pytest said is in {logs(result.release)}"]
+    for line in wrong:
+        print(line)
+    print(counted(sum_of(result.tally for result in results)))
+    return 1 if wrong else 0

@@ -17,7 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     which.add_argument(
         "--releases",
         metavar="VERSION,...",
-        help="several, and a table of the results: versions, newest, or all",
+        help="several: versions, newest, all, or others, which is all but the default",
     )
     arguments.finished_wheel(which)
     arguments.out(parser)
@@ -25,10 +25,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, python: Interpreter) -> int:
+    from checks.releases import test_release, test_releases
+
     if options.releases is not None:
-        from checks.releases import test_releases
-
         return test_releases(options.releases.split(","), python, options.out, options.pytest)
-    from checks.testing import test
-
-    return test(options.jaxlib, python, options.out, options.pytest, options.finished)
+    return test_release(options.jaxlib, python, options.out, options.pytest, options.finished)
