@@ -88,7 +88,7 @@ def test_help_is_given_before_anything_is_installed(tmp_path: Path) -> None:
 def test_this_python_is_examined() -> None:
     assert THIS.version == sys.version_info[:2]
     assert THIS.path == Path(sys.executable)
-    assert THIS.abi.startswith(THIS.name)
+    assert THIS.abi.startswith(THIS.target.name)
 
 
 @pytest.mark.parametrize(

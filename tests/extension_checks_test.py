@@ -99,11 +99,11 @@ def test_a_broken_extension_is_refused_in_one_line(
 
 def test_no_wheel_is_written_with_a_broken_extension(sound: Extensions, tmp_path: Path) -> None:
     library = synthetic_wheels.libraries(tmp_path)["seam"]
-    stock = stock_wheel.check(synthetic_wheels.write_wheel(tmp_path, library), THIS)
+    stock = stock_wheel.check(synthetic_wheels.write_wheel(tmp_path, library), THIS.target)
     shared_library(sound.pjit, HIDDEN)
 
     with pytest.raises(Refusal, match="does not export PyInit__pjit"):
-        repack.repack(stock, sound, THIS, tmp_path / "out")
+        repack.repack(stock, sound, THIS.target, tmp_path / "out")
 
     assert not (tmp_path / "out").exists()
 
@@ -120,14 +120,14 @@ def test_no_overlay_is_written_with_a_broken_extension(sound: Extensions, tmp_pa
 
 def test_no_wheel_appears_that_fails_its_trial(sound: Extensions, tmp_path: Path) -> None:
     library = synthetic_wheels.libraries(tmp_path)["seam"]
-    stock = stock_wheel.check(synthetic_wheels.write_wheel(tmp_path, library), THIS)
+    stock = stock_wheel.check(synthetic_wheels.write_wheel(tmp_path, library), THIS.target)
 
     # Its jaxlib is no package that could be imported.
     with pytest.raises(Refusal, match="was installed on trial and does not work"):
         repack.repack(
             stock,
             sound,
-            THIS,
+            THIS.target,
             tmp_path / "out",
             accept=lambda wheel: trial.try_wheel(wheel, THIS),
         )

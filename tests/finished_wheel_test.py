@@ -60,7 +60,7 @@ def test_what_is_no_sound_wheel_of_ours_is_refused_in_one_line(
     path = broken(tmp_path)
 
     with pytest.raises(Refusal) as refused:
-        finished_wheel.check(path, THIS)
+        finished_wheel.check(path, THIS.target)
 
     assert str(refused.value).startswith(f"{path}: ")
     assert says in str(refused.value)
@@ -72,7 +72,7 @@ def test_a_sound_one_tells_which_jaxlib_it_was_made_of(label: str, tmp_path: Pat
     made = wheel(tmp_path, version=f"9.9.9{label}", added=(PJIT,))
 
     assert made.name == f"jaxlib-9.9.9{label}-{TAG}-manylinux_2_27_{MACHINE}.whl"
-    assert finished_wheel.check(made, THIS) == "9.9.9"
+    assert finished_wheel.check(made, THIS.target) == "9.9.9"
 
 
 def test_the_wheel_under_test_is_sound() -> None:
@@ -80,4 +80,6 @@ def test_the_wheel_under_test_is_sound() -> None:
     if not path:
         pytest.skip("PJIT_WHEEL names no wheel of ours")
 
-    assert Path(path).name.startswith(f"jaxlib-{finished_wheel.check(Path(path), THIS)}+physical1-")
+    assert Path(path).name.startswith(
+        f"jaxlib-{finished_wheel.check(Path(path), THIS.target)}+physical1-"
+    )

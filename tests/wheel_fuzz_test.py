@@ -49,7 +49,7 @@ def check_sound(made: Path, ours: Extensions, stock: Path) -> None:
 def check_one(wheel: Path, ours: Extensions, out: Path) -> bool:
     """Whether the wheel was refused; asserts that it was clearly, or that the result is sound."""
     try:
-        made = repack.repack(stock_wheel.check(wheel, THIS), ours, THIS, out)
+        made = repack.repack(stock_wheel.check(wheel, THIS.target), ours, THIS.target, out)
     except Refusal as refusal:
         assert str(wheel) in str(refusal)
         assert str(refusal).isprintable()

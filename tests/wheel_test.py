@@ -25,6 +25,7 @@ from wheels import repack, stock_wheel
 from wheels.seam import JAX, LIBRARY, MODULES, PJIT, Extensions
 
 THIS = pythons.examine(sys.executable)
+OTHER_MACHINE = "aarch64" if MACHINE == "x86_64" else "x86_64"
 Libraries = dict[str, bytes]
 Broken = Callable[[Path, Libraries], Path]
 
@@ -46,7 +47,7 @@ def own_stamps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def make(wheel: Path, ours: Extensions, out: Path) -> Path:
     """What `build.py wheel` does once the extensions are there."""
-    return repack.repack(stock_wheel.check(wheel, THIS), ours, THIS, out)
+    return repack.repack(stock_wheel.check(wheel, THIS.target), ours, THIS.target, out)
 
 
 def with_text(name: str) -> Broken:
@@ -112,6 +113,10 @@ REFUSALS: dict[str, tuple[Broken, str]] = {
     "macOS": (with_options(platforms="macosx_11_0_arm64"), "is for macosx_11_0_arm64"),
     "musl": (with_options(platforms=f"musllinux_1_2_{MACHINE}"), "is for musllinux_1_2"),
     "another machine": (with_options(platforms="manylinux_2_27_s390x"), "is for manylinux_2_27_s"),
+    "not the one asked for": (
+        with_options(platforms=f"manylinux_2_27_{OTHER_MACHINE}"),
+        f"is for {OTHER_MACHINE}",
+    ),
     "another version inside": (with_options(said_version="1.0"), "METADATA says jaxlib 1.0"),
     "no version inside": (with_options(said_version="new"), "corrupt"),
     "another tag inside": (with_options(said_platforms="linux_other"), "its name others"),

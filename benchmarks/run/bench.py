@@ -77,7 +77,7 @@ def _kit(
     if platform == "gpu":
         cuda = hardware.cuda_of(python)
         more, kind = [f"jax[{cuda}]=={version}"], f"-{cuda}"
-    source = products.fetched(step, version, python)
+    source = products.fetched(step, version, python.target)
     wheel = finished or products.our_wheel(step, source, python, ROOT / "dist")
     pythons = {
         "stock": products.jax_environment(step, f"stock{kind}", source, python, more),
@@ -85,7 +85,7 @@ def _kit(
     }
     try:
         release = newest_release(step)
-        newest = products.fetched(step, release.version, release.python)
+        newest = products.fetched(step, release.version, release.python.target)
         more = [each.replace(version, release.version) for each in more]
         pythons["newest"] = products.jax_environment(
             step, f"stock{kind}", newest, release.python, more
@@ -93,7 +93,7 @@ def _kit(
     except Refusal as refusal:
         notes.append(f"JAX's own fix was not measured: {refusal}")
     with step("Make the environment that reckons and plots"):
-        reckoner = environment(VENVS / f"bench-{python.abi}", python, [BENCH_REQUIREMENTS])
+        reckoner = environment(VENVS / f"bench-{python.label}", python, [BENCH_REQUIREMENTS])
     return Kit(source, wheel, pythons, reckoner, notes)
 
 

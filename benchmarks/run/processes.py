@@ -167,8 +167,8 @@ def _build(kit: Kit, python: Interpreter) -> dict:
         start = time.perf_counter()
         compile_from_nothing(python, Path(folder) / "bazel")
         compiled = time.perf_counter()
-        stock = stock_wheel.check(kit.stock_wheel, python)
-        wheel = repack(stock, extensions, python, Path(folder), lambda part: None)
+        stock = stock_wheel.check(kit.stock_wheel, python.target)
+        wheel = repack(stock, extensions, python.target, Path(folder))
         packed = time.perf_counter()
         return {
             "measure": "build",

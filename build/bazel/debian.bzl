@@ -11,19 +11,28 @@ _ABSEIL_HEADERS = {
     "types": ["span"],
 }
 
+_HEADERS_BUILD = """
+cc_library(
+    name = "headers",
+    hdrs = glob(["include/absl/**/*.h", "include/absl/**/*.inc"]),
+    includes = ["include"],
+    visibility = ["//visibility:public"],
+)
+"""
 _ABSEIL_BUILD = """
 cc_library(
     name = {name},
-    hdrs = ["@com_google_absl//:headers"],
     visibility = ["//visibility:public"],
+    deps = ["@com_google_absl//:headers"],
 )
 """
 
 def _abseil_impl(ctx):
     if not ctx.path("/usr/include/absl").exists:
         fail("/usr/include/absl is missing: install libabsl-dev")
-    # The compiler finds the headers by itself, in /usr/include.
-    ctx.file("BUILD", "filegroup(name = \"headers\", visibility = [\"//visibility:public\"])\n")
+    # Named, since a compiler for another system does not look in /usr/include.
+    ctx.symlink("/usr/include/absl", "include/absl")
+    ctx.file("BUILD", _HEADERS_BUILD)
     for package, names in _ABSEIL_HEADERS.items():
         ctx.file("absl/%s/BUILD" % package, "".join([
             _ABSEIL_BUILD.format(name = repr(name))

@@ -1,6 +1,8 @@
 """The Python that the extensions are built for.
 
 `--repo_env=PJIT_PYTHON=/path/to/python` chooses it; the default is `python3`.
+`--repo_env=PJIT_HEADERS=/path/to/include` names the headers of one that is not
+here, and `--repo_env=PJIT_FREE_THREADED=1` says that it has no GIL.
 `@python//:headers` is for extensions, which find their symbols in the process
 that loads them; where Python is built without the GIL it has nanobind's modules
 say that they need none. `@python//:embedded` is for C++ tests, which run an interpreter
@@ -24,7 +26,7 @@ print(repr(link))
 print(["NB_FREE_THREADED"] if variable("Py_GIL_DISABLED") == 1 else [])
 """
 
-_BUILD = """
+_HEADERS = """
 cc_library(
     name = "headers",
     defines = {defines},
@@ -32,7 +34,9 @@ cc_library(
     includes = ["include"],
     visibility = ["//visibility:public"],
 )
+"""
 
+_EMBEDDED = """
 cc_library(
     name = "embedded",
     defines = ["PJIT_PYTHON='\\"{executable}\\"'"],
@@ -43,6 +47,13 @@ cc_library(
 """
 
 def _python_impl(ctx):
+    headers = ctx.os.environ.get("PJIT_HEADERS")
+    if headers:
+        free_threaded = ctx.os.environ.get("PJIT_FREE_THREADED") == "1"
+        defines = ["NB_FREE_THREADED", "Py_GIL_DISABLED=1"] if free_threaded else []
+        ctx.symlink(headers, "include")
+        ctx.file("BUILD", _HEADERS.format(defines = defines))
+        return
     python = ctx.os.environ.get("PJIT_PYTHON") or str(ctx.which("python3"))
     result = ctx.execute([python, "-c", _QUERY])
     if result.return_code != 0:
@@ -51,10 +62,11 @@ def _python_impl(ctx):
     if not ctx.path(include + "/Python.h").exists:
         fail("%s has no headers: %s/Python.h is missing" % (python, include))
     ctx.symlink(include, "include")
-    ctx.file("BUILD", _BUILD.format(executable = executable, link = link, defines = defines))
+    ctx.file("BUILD", _HEADERS.format(defines = defines) +
+                      _EMBEDDED.format(executable = executable, link = link))
 
 python_repository = repository_rule(
     implementation = _python_impl,
-    environ = ["PJIT_PYTHON"],
+    environ = ["PJIT_FREE_THREADED", "PJIT_HEADERS", "PJIT_PYTHON"],
     local = True,
 )

@@ -115,7 +115,7 @@ def allowed_differences(document: str) -> set[str]:
 
 
 def _sides(step: Step, version: str, python: Interpreter, out: Path) -> list[Side]:
-    source = products.fetched(step, version, python)
+    source = products.fetched(step, version, python.target)
     wheel = products.our_wheel(step, source, python, out)
     more = [CONFORMANCE_REQUIREMENTS]
     stock = products.jax_environment(step, "conformance-stock", source, python, more)

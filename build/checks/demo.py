@@ -53,7 +53,7 @@ def demo(version: str, python: Interpreter, out: Path, finished: Path | None = N
     with steps() as step, ThreadPoolExecutor(1) as background:
         if finished:
             version = products.finished_version(step, finished, python)
-        source = products.fetched(step, version, python)
+        source = products.fetched(step, version, python.target)
         # pip mostly waits, so that this costs nothing beside the compiler.
         making = background.submit(products.jax_environment, step, "stock", source, python)
         wheel = finished or products.our_wheel(step, source, python, out)

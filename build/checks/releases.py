@@ -127,7 +127,7 @@ def newest_release(step: Step) -> Release:
 
 
 def _wheels(step: Step, release: Release, out: Path, finished: Path | None = None) -> Wheels:
-    stock = products.fetched(step, release.version, release.python)
+    stock = products.fetched(step, release.version, release.python.target)
     ours = finished or products.our_wheel(step, stock, release.python, out)
     return Wheels(release, stock, ours)
 

@@ -171,7 +171,7 @@ def test(
 
 
 def selected(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The test modules or tests that the arguments name, or all modules; and the other arguments."""
+    """The test modules or tests that the arguments name, or all; and the other arguments."""
     named = [each for each in arguments if (ROOT / each.partition("::")[0]).is_file()]
     return named or modules(), [each for each in arguments if each not in named]
 

@@ -19,11 +19,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from machine.pythons import Interpreter, clean_environment
+from machine.targets import Target
 from paths import LOGS, STATE
 from refusal import Refusal, refusing_os_errors
 
 _STAMP = "made-from.sha256"
 _PIP = ("-m", "pip", "--disable-pip-version-check", "--no-input")
+_GLIBCS = range(45, 16, -1)  # the minor versions that a wheel may ask for, newest first
 _ERRORS = ("ERROR:", "error:")  # pip's, uv's
 
 
@@ -89,15 +91,19 @@ def delete(directory: Path) -> None:
     _uv(["cache", "clean", "--quiet", "jaxlib"], "uv-cache")
 
 
-def download(requirement: str, python: Interpreter, folder: Path) -> None:
-    """Downloads the wheel of one package for a Python. With pip: uv keeps no wheel as a file.
+def download(requirement: str, target: Target, folder: Path) -> None:
+    """Downloads the wheel of one package for a target. With pip: uv keeps no wheel as a file.
 
     Raises:
       Refusal: there is none, with pip's own last word.
     """
+    platforms = [f"manylinux_2_{minor}_{target.machine}" for minor in _GLIBCS]
+    platforms += [f"manylinux2014_{target.machine}", f"linux_{target.machine}"]
     options = ["--no-deps", "--only-binary=:all:", "--quiet", "--dest", str(folder)]
-    command = [sys.executable, *_PIP, "--python", str(python.base), "download", requirement]
-    _run([*command, *options], "pip download", f"download-{python.abi}")
+    options += ["--implementation=cp", "--python-version={}.{}".format(*target.version)]
+    options += [f"--abi={target.abi}", *(f"--platform={each}" for each in platforms)]
+    command = [sys.executable, *_PIP, "download", requirement, *options]
+    _run(command, "pip download", f"download-{target.label}")
 
 
 def resolved(requirement: str, python: Interpreter) -> list[str]:
@@ -106,7 +112,7 @@ def resolved(requirement: str, python: Interpreter) -> list[str]:
     Raises:
       Refusal: nothing goes with this Python.
     """
-    log = f"resolve-{python.abi}"
+    log = f"resolve-{python.label}"
     command = ["pip", "compile", "--quiet", "--no-header", "--no-annotate"]
     command += ["--only-binary=:all:", "--python", str(python.base), "-"]
     _uv(command, log, stdin=requirement)
@@ -192,7 +198,7 @@ def _arguments(requirements: Sequence[str | Path]) -> list[str]:
 
 
 def _digest(python: Interpreter, requirements: Sequence[str | Path]) -> str:
-    digest = hashlib.sha256(f"{python.base} {python.version} {python.abi}".encode())
+    digest = hashlib.sha256(f"{python.base} {python.version} {python.label}".encode())
     for requirement in requirements:
         is_file = isinstance(requirement, Path)
         digest.update(requirement.read_bytes() if is_file else requirement.encode())

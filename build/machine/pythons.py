@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from machine.targets import MACHINES, Target
 from refusal import Refusal
 
 OLDEST = (3, 10)
@@ -27,6 +28,7 @@ print(json.dumps({
     "free_threaded": bool(sysconfig.get_config_var("Py_GIL_DISABLED")),
     "system": platform.system(),
     "machine": platform.machine(),
+    "include": sysconfig.get_paths()["include"],
     "has_headers": os.path.exists(os.path.join(sysconfig.get_paths()["include"], "Python.h")),
     "has_ensurepip": importlib.util.find_spec("ensurepip") is not None,
 }))
@@ -41,18 +43,24 @@ class Interpreter(NamedTuple):
     version: tuple[int, int]
     free_threaded: bool
     machine: str
+    include: Path
     has_headers: bool
     has_ensurepip: bool
 
     @property
-    def name(self) -> str:
-        """The wheel tag of this Python, such as cp311."""
-        return f"cp{self.version[0]}{self.version[1]}"
+    def target(self) -> Target:
+        """What to build for this Python."""
+        return Target(self.version, self.free_threaded, self.machine)
 
     @property
     def abi(self) -> str:
         """The wheel tag of its binary interface, such as cp311 or cp314t."""
-        return self.name + ("t" if self.free_threaded else "")
+        return self.target.abi
+
+    @property
+    def label(self) -> str:
+        """The name that folders for this Python have, such as cp311-x86_64."""
+        return self.target.label
 
 
 def clean_environment() -> dict[str, str]:
@@ -80,7 +88,7 @@ def examine(python: str | Path) -> Interpreter:
             f"{python}: is {facts['implementation']} {version[0]}.{version[1]}; "
             f"give --python a CPython {OLDEST[0]}.{OLDEST[1]} or later"
         )
-    if facts["system"] != "Linux" or facts["machine"] not in ("x86_64", "aarch64"):
+    if facts["system"] != "Linux" or facts["machine"] not in MACHINES:
         raise Refusal(
             f"{python}: runs on {facts['system']} {facts['machine']}; "
             "only Linux on x86_64 or aarch64 is supported"
@@ -91,6 +99,7 @@ def examine(python: str | Path) -> Interpreter:
         version=version,
         free_threaded=facts["free_threaded"],
         machine=facts["machine"],
+        include=Path(facts["include"]),
         has_headers=facts["has_headers"],
         has_ensurepip=facts["has_ensurepip"],
     )
@@ -99,21 +108,34 @@ def examine(python: str | Path) -> Interpreter:
 def found(versions: Sequence[tuple[int, int]]) -> Iterator[Interpreter]:
     """Those of these Pythons that are on PATH or pyenv's, and can be built for, in their order."""
     for version in versions:
-        for candidate in _candidates("{}.{}".format(*version)):
-            # pyenv has a program of every name on PATH, most of which only say so.
-            with contextlib.suppress(Refusal):
-                python = examine(candidate)
-                is_it = python.version == version and not python.free_threaded
-                if is_it and python.has_headers and python.has_ensurepip:
-                    yield python
-                    break
+        for python in here(version):
+            if not python.free_threaded and python.has_headers and python.has_ensurepip:
+                yield python
+                break
+
+
+def here(version: tuple[int, int]) -> Iterator[Interpreter]:
+    """The Pythons of a version that are on PATH or pyenv's, with and without the GIL."""
+    for candidate in _candidates("{}.{}".format(*version)):
+        # pyenv has a program of every name on PATH, most of which only say so.
+        with contextlib.suppress(Refusal):
+            python = examine(candidate)
+            if python.version == version:
+                yield python
+
+
+def here_for(target: Target) -> Interpreter | None:
+    """A Python of this machine that runs what is built for a target, if there is one."""
+    return next((python for python in here(target.version) if python.target == target), None)
 
 
 def _candidates(version: str) -> list[str]:
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
     installed = pyenv.glob(f"{version}.*/bin/python{version}")
     newest_first = sorted(installed, key=lambda path: _numbers(path.parts[-3]), reverse=True)
-    return [f"python{version}", *map(str, newest_first)]
+    without_gil = pyenv.glob(f"{version}.*t/bin/python{version}t")
+    names = [f"python{version}", f"python{version}t"]
+    return [*names, *map(str, newest_first), *map(str, without_gil)]
 
 
 def _numbers(name: str) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import shutil
 import subprocess
@@ -12,8 +13,10 @@ from typing import BinaryIO
 from machine import bazel
 from machine.environments import locked
 from machine.pythons import Interpreter
-from paths import EXTENSIONS, LOGS, ROOT
+from machine.targets import Target
+from paths import EXTENSIONS, LOGS, PORTABLE_REQUIREMENTS, ROOT, TOOL_REQUIREMENTS
 from refusal import Refusal, refusing_os_errors
+from wheels import portable
 from wheels.seam import JAX, PJIT, Extensions
 
 _BENCHMARK = "jaxlib/physical_out_shardings_benchmark.so"
@@ -25,7 +28,52 @@ def compile_extensions(python: Interpreter) -> Extensions:
     Raises:
       Refusal: the build failed; what the compiler said is in the log that it names.
     """
-    return Extensions(*_compiled(python, (JAX, PJIT)))
+    return Extensions(*_compiled(_native(python), python.label, (JAX, PJIT)))
+
+
+def compile_portable(target: Target, headers: Path) -> Extensions:
+    """Builds the extensions to run on any Linux, for a Python that need not be here.
+
+    Where they are there already, built from the same sources, nothing is built.
+
+    Raises:
+      Refusal: the build failed.
+    """
+    folder = EXTENSIONS / f"{target.label}-portable"
+    extensions = Extensions(*(folder / Path(file).name for file in (JAX, PJIT)))
+    stamp = folder / "built-from.sha256"
+    with refusing_os_errors(f"write to {folder}"):
+        digest = _digest_of_sources(target, headers)
+        is_built = all(file.is_file() for file in (*extensions, stamp))
+        if not is_built or stamp.read_text() != digest:
+            stamp.unlink(missing_ok=True)
+            _compiled(_portable(target, headers), folder.name, (JAX, PJIT))
+            stamp.write_text(digest)
+    return extensions
+
+
+def _native(python: Interpreter) -> list[str]:
+    return [f"--repo_env=PJIT_PYTHON={python.base}"]
+
+
+def _portable(target: Target, headers: Path) -> list[str]:
+    return [
+        f"--repo_env=CC={portable.compiler(target.machine)}",
+        f"--repo_env=PJIT_HEADERS={headers}",
+        f"--repo_env=PJIT_FREE_THREADED={int(target.free_threaded)}",
+        f"--sandbox_writable_path={portable.CACHE}",
+    ]
+
+
+def _digest_of_sources(target: Target, headers: Path) -> str:
+    """A hash of all that the extensions are built from."""
+    tracked = [*(ROOT / "jaxlib").rglob("*"), *(ROOT / "build" / "bazel").glob("*")]
+    sources = [path for path in tracked if path.is_file() and path.suffix not in (".py", ".pyc")]
+    code = [Path(__file__), Path(portable.__file__), PORTABLE_REQUIREMENTS, TOOL_REQUIREMENTS]
+    digest = hashlib.sha256(target.label.encode())
+    for path in sorted([*sources, *code, headers / "patchlevel.h", ROOT / ".bazelrc"]):
+        digest.update(path.read_bytes() + b"\0")
+    return digest.hexdigest()
 
 
 def compile_benchmark(python: Interpreter) -> Path:
@@ -34,7 +82,7 @@ def compile_benchmark(python: Interpreter) -> Path:
     Raises:
       Refusal: the build failed.
     """
-    (benchmark,) = _compiled(python, (_BENCHMARK,))
+    (benchmark,) = _compiled(_native(python), python.label, (_BENCHMARK,))
     return benchmark
 
 
@@ -48,7 +96,7 @@ def compile_from_nothing(python: Interpreter, outputs: Path) -> None:
     startup = [f"--output_base={outputs}"]
     try:
         with log.open("wb") as output:
-            status = _bazel("build", python, _targets((JAX, PJIT)), output, startup)
+            status = _bazel("build", _native(python), _targets((JAX, PJIT)), output, startup)
         if status != 0:
             raise Refusal(f"bazel build failed: {first_error(log)} (all of it in {log})")
     finally:
@@ -57,16 +105,17 @@ def compile_from_nothing(python: Interpreter, outputs: Path) -> None:
         subprocess.run(["bazel", *startup, "clean", "--expunge"], cwd=ROOT, check=False, **quiet)
 
 
-def _compiled(python: Interpreter, files: Sequence[str]) -> list[Path]:
+def _compiled(flags: Sequence[str], name: str, files: Sequence[str]) -> list[Path]:
+    """Builds files, and copies them to a folder of that name."""
     log = LOGS / "bazel-build.log"
     # Bazel has one folder of outputs, whichever Python they are for.
     with refusing_os_errors(f"write to {EXTENSIONS} or {LOGS}"), locked(EXTENSIONS):
         LOGS.mkdir(parents=True, exist_ok=True)
         with log.open("wb") as output:
-            status = _bazel("build", python, _targets(files), output)
+            status = _bazel("build", flags, _targets(files), output)
         if status != 0:
             raise Refusal(f"bazel build failed: {first_error(log)} (all of it in {log})")
-        folder = EXTENSIONS / python.abi
+        folder = EXTENSIONS / name
         folder.mkdir(parents=True, exist_ok=True)
         built = [ROOT / "bazel-bin" / file for file in files]
         return [_copied(file, folder / file.name) for file in built]
@@ -78,22 +127,19 @@ def _targets(files: Sequence[str]) -> list[str]:
 
 def test_extensions(python: Interpreter) -> bool:
     """Runs the C++ tests, their output on the terminal, and tells whether all passed."""
-    return _bazel("test", python, ["//..."], None) == 0
+    return _bazel("test", _native(python), ["//..."], None) == 0
 
 
 def _bazel(
     command: str,
-    python: Interpreter,
+    flags: Sequence[str],
     targets: Sequence[str],
     output: BinaryIO | None,
     startup: Sequence[str] = (),
 ) -> int:
     bazel.write_settings()
     nanobind = importlib.util.find_spec("nanobind")
-    flags = [
-        f"--repo_env=PJIT_PYTHON={python.base}",
-        f"--repo_env=PJIT_NANOBIND={Path(nanobind.origin).parent}",
-    ]
+    flags = [*flags, f"--repo_env=PJIT_NANOBIND={Path(nanobind.origin).parent}"]
     if startup:
         # The links in the repository go on leading to the usual outputs.
         flags.append("--symlink_prefix=/")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from machine.pythons import Interpreter
+from machine.targets import Target
 from progress import Report, advancing, nothing
 from refusal import Refusal
 from wheels.seam import PJIT
 from wheels.stock_wheel import check_record, chunks, is_ours, named, opened
 
 
-def check(path: Path, python: Interpreter, report: Report = nothing) -> str:
+def check(path: Path, target: Target, report: Report = nothing) -> str:
     """Checks a finished wheel: that it is ours, for this Python, and whole.
 
     Returns:
@@ -20,7 +20,7 @@ def check(path: Path, python: Interpreter, report: Report = nothing) -> str:
     Raises:
       Refusal: something is wrong with it.
     """
-    wheel = named(path, python)
+    wheel = named(path, target)
     if not is_ours(wheel.version):
         raise Refusal(
             f"{path}: is a stock jaxlib; give a wheel of ours: build.py wheel --wheel makes it"

@@ -60,10 +60,10 @@ def _check_python(
     lines = (distribution.read_text("WHEEL") or "").splitlines()
     tags = [line.removeprefix("Tag:").strip() for line in lines if line.startswith("Tag:")]
     pythons = {f"{tag.interpreter}-{tag.abi}" for each in tags for tag in parse_tag(each)}
-    if pythons != {f"{python.name}-{python.abi}"}:
+    if pythons != {python.target.tag}:
         raise Refusal(
             f"{package}: is for {' and '.join(sorted(pythons)) or 'no Python it names'}, but "
-            f"{python.path} is {python.name}-{python.abi}; give --python the Python that it is for"
+            f"{python.path} is {python.target.tag}; give --python the Python that it is for"
         )
 
 

@@ -10,12 +10,12 @@ from auditwheel.policy import WheelPolicies
 from auditwheel.wheel_abi import analyze_wheel_abi
 from wheel.wheelfile import WheelFile
 
-from machine.pythons import Interpreter
+from machine.targets import Target
 from refusal import Refusal
 from wheels.seam import JAX, LIBRARY, PJIT, Extensions
 
 
-def newest_platform(stock: set[str], extensions: Extensions, python: Interpreter) -> str:
+def newest_platform(stock: set[str], extensions: Extensions, target: Target) -> str:
     """The newer, that is more demanding, of a stock wheel's platform and our extensions'.
 
     Args:
@@ -24,7 +24,7 @@ def newest_platform(stock: set[str], extensions: Extensions, python: Interpreter
     Raises:
       Refusal: auditwheel knows none of the stock wheel's platforms.
     """
-    ours, policies = _audit(extensions, python)
+    ours, policies = _audit(extensions, target)
     priorities = [policy.priority for policy in policies if stock & {policy.name, *policy.aliases}]
     if not priorities:
         raise Refusal(f"platform tag {'.'.join(sorted(stock))}: unknown to auditwheel")
@@ -33,11 +33,11 @@ def newest_platform(stock: set[str], extensions: Extensions, python: Interpreter
     return name
 
 
-def _audit(extensions: Extensions, python: Interpreter) -> tuple[int, WheelPolicies]:
+def _audit(extensions: Extensions, target: Target) -> tuple[int, WheelPolicies]:
     """The priority of the best policy that both extensions keep, and all policies."""
     with tempfile.TemporaryDirectory() as folder:
         # auditwheel takes wheels only; one of our extensions alone spares it jaxlib's 350 MB.
-        wheel = Path(folder) / f"jaxlib-0-{python.name}-{python.abi}-linux_{python.machine}.whl"
+        wheel = Path(folder) / f"jaxlib-0-{target.tag}-linux_{target.machine}.whl"
         with WheelFile(wheel, "w") as file:
             file.write(str(extensions.jax), JAX)
             file.write(str(extensions.pjit), PJIT)

@@ -9,42 +9,71 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from machine import environments
-from machine.pythons import Interpreter
+from machine.headers import headers
+from machine.pythons import Interpreter, here_for
+from machine.targets import Target
 from paths import VENVS
 from progress import Step
 from wheels import finished_wheel, stock_wheel
-from wheels.extensions import compile_extensions
+from wheels.extensions import compile_extensions, compile_portable
 from wheels.repack import repack
 from wheels.seam import Extensions
+from wheels.stock_wheel import StockWheel
 from wheels.trial import try_wheel
 
 
-def fetched(step: Step, version: str, python: Interpreter) -> Path:
+def fetched(step: Step, version: str, target: Target) -> Path:
     """The published jaxlib wheel of a release."""
-    with step(f"Get jaxlib {version}"):
-        return stock_wheel.download(version, python)
+    with step(f"Get jaxlib {version} for {target.label}"):
+        return stock_wheel.download(version, target)
 
 
 def finished_version(step: Step, wheel: Path, python: Interpreter) -> str:
     """The version of the jaxlib that a finished wheel of ours was made of. Checks the wheel."""
     with step(f"Check {wheel.name}") as report:
-        return finished_wheel.check(wheel, python, report)
+        return finished_wheel.check(wheel, python.target, report)
 
 
 def compiled(step: Step, python: Interpreter) -> Extensions:
     """Our two extensions."""
-    with step(f"Compile the C++ for {python.abi}"):
+    with step(f"Compile the C++ for {python.label}"):
         return compile_extensions(python)
 
 
 def our_wheel(step: Step, source: Path, python: Interpreter, out: Path) -> Path:
-    """Our wheel, made of a stock one."""
+    """Our wheel for this machine, made of a stock one, with the system's compiler."""
     # First the check, so that bad input is refused before anything is compiled.
+    stock = _checked(step, source, python.target)
+    return _written(step, stock, compiled(step, python), python.target, out, python)
+
+
+def portable_wheel(step: Step, source: Path, target: Target, out: Path) -> Path:
+    """Our wheel for any Linux, made of a stock one. It is tried where its Python is here."""
+    stock = _checked(step, source, target)
+    with step(f"Compile the C++ for {target.label}, for any Linux"):
+        extensions = compile_portable(target, headers(target))
+    return _written(step, stock, extensions, target, out, here_for(target))
+
+
+def _checked(step: Step, source: Path, target: Target) -> StockWheel:
     with step(f"Check {source.name}") as report:
-        stock = stock_wheel.check(source, python, report)
-    extensions = compiled(step, python)
-    with step(f"Write our wheel to {out}, and try it") as report:
-        return repack(stock, extensions, python, out, report, lambda made: try_wheel(made, python))
+        return stock_wheel.check(source, target, report)
+
+
+def _written(
+    step: Step,
+    stock: StockWheel,
+    extensions: Extensions,
+    target: Target,
+    out: Path,
+    python: Interpreter | None,
+) -> Path:
+    def accept(wheel: Path) -> None:
+        if python:
+            try_wheel(wheel, python)
+
+    with step(f"Write our wheel to {out}{', and try it' if python else ''}") as report:
+        return repack(stock, extensions, target, out, report, accept)
 
 
 def jax_environment(
@@ -57,5 +86,5 @@ def jax_environment(
     """The Python of an environment with a jaxlib wheel, the jax that goes with it, and more."""
     version = stock_wheel.version_of(jaxlib).public
     with step(f"Make the environment with jax {version} and jaxlib, {kind}"):
-        directory = VENVS / f"{kind}-{version}-{python.abi}"
+        directory = VENVS / f"{kind}-{version}-{python.label}"
         return environments.environment(directory, python, [f"jax=={version}", jaxlib, *more])

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from wheel.wheelfile import WheelFile
 
-from machine.pythons import Interpreter
+from machine.targets import Target
 from paths import ROOT, STAMPS, TOOL_REQUIREMENTS
 from progress import Report, advancing, nothing
 from refusal import refusing_os_errors
@@ -35,7 +35,7 @@ from wheels.stock_wheel import StockWheel, chunks, record
 def repack(
     stock: StockWheel,
     extensions: Extensions,
-    python: Interpreter,
+    target: Target,
     out: Path,
     report: Report = nothing,
     accept: Callable[[Path], None] = lambda wheel: None,
@@ -53,25 +53,25 @@ def repack(
     Raises:
       Refusal: it cannot be written there, or an extension is not as it must be.
     """
-    check_extensions(extensions, python.machine)
-    platform = newest_platform(stock.platforms, extensions, python)
+    check_extensions(extensions, target.machine)
+    platform = newest_platform(stock.platforms, extensions, target)
     separator = "." if stock.version.local else "+"
     version = f"{stock.version}{separator}{LOCAL_LABEL}"
-    target = out / f"jaxlib-{version}-{stock.interpreter}-{platform}.whl"
-    with refusing_os_errors(f"write {target}"):
-        stamp = STAMPS / f"{_digest_of_inputs(stock.path, extensions, target.name)}.sha256"
-        if stamp.is_file() and target.is_file() and stamp.read_text() == sha256_of(target):
-            return target
+    wheel = out / f"jaxlib-{version}-{stock.interpreter}-{platform}.whl"
+    with refusing_os_errors(f"write {wheel}"):
+        stamp = STAMPS / f"{_digest_of_inputs(stock.path, extensions, wheel.name)}.sha256"
+        if stamp.is_file() and wheel.is_file() and stamp.read_text() == sha256_of(wheel):
+            return wheel
         out.mkdir(parents=True, exist_ok=True)
-        with _appearing_whole(target) as part, WheelFile(stock.path) as source:
-            with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as wheel:
+        with _appearing_whole(wheel) as part, WheelFile(stock.path) as source:
+            with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as file:
                 changes = _replacements(source, stock, extensions, version, platform)
-                _fill(wheel, source, changes, version, report)
+                _fill(file, source, changes, version, report)
             accept(part)
             digest = sha256_of(part)
         stamp.parent.mkdir(parents=True, exist_ok=True)
         stamp.write_text(digest)
-    return target
+    return wheel
 
 
 def sha256_of(path: Path) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import errno
 import io
@@ -10,7 +11,6 @@ import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from email.message import Message
 from email.parser import HeaderParser
 from pathlib import Path
@@ -21,8 +21,9 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 from wheel.wheelfile import WheelError, WheelFile
 
-from machine import environments
+from machine import environments, targets
 from machine.pythons import Interpreter
+from machine.targets import MACHINES, Target
 from paths import STATE, WHEELS
 from progress import Report, advancing, nothing
 from refusal import Refusal, refusing_os_errors
@@ -51,8 +52,8 @@ class StockWheel(NamedTuple):
     platforms: set[str]
 
 
-def download(version: str, python: Interpreter) -> Path:
-    """The jaxlib wheel of a release for a Python, downloaded by pip once.
+def download(version: str, target: Target) -> Path:
+    """The jaxlib wheel of a release for a target, downloaded by pip once.
 
     Raises:
       Refusal: that is no version, or pip finds no such wheel.
@@ -60,14 +61,14 @@ def download(version: str, python: Interpreter) -> Path:
     if not is_version(version):
         raise Refusal(f"--jaxlib {version}: is no version; give one such as 0.10.2")
     wanted = Version(version)
-    folder = WHEELS / python.abi / str(wanted)
+    folder = WHEELS / target.label / str(wanted)
     # Whoever deleted the file, or cut it short, gets it again.
     if not any(zipfile.is_zipfile(file) for file in folder.glob("jaxlib-*.whl")):
         with refusing_os_errors(f"download to {folder}"):
             folder.parent.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
                 whole = Path(temporary) / "whole"
-                environments.download(f"jaxlib=={wanted}", python, whole)
+                environments.download(f"jaxlib=={wanted}", target, whole)
                 shutil.rmtree(folder, ignore_errors=True)
                 whole.rename(folder)
     (wheel,) = folder.glob("jaxlib-*.whl")
@@ -93,13 +94,13 @@ def newest(python: Interpreter) -> str | None:
     return versions["jaxlib"]
 
 
-def check(path: Path, python: Interpreter, report: Report = nothing) -> StockWheel:
+def check(path: Path, target: Target, report: Report = nothing) -> StockWheel:
     """Checks a wheel: what it is, whom it is for, every hash, and the seam.
 
     Raises:
       Refusal: something is wrong with it.
     """
-    wheel = named(path, python)
+    wheel = named(path, target)
     if is_ours(wheel.version):
         raise _ours(path)
     with opened(path) as file:
@@ -112,7 +113,7 @@ def is_ours(version: Version) -> bool:
     return LOCAL_LABEL in (version.local or "").split(".")
 
 
-@contextmanager
+@contextlib.contextmanager
 def opened(path: Path) -> Iterator[WheelFile]:
     """A wheel to read, none of whose names would lead elsewhere.
 
@@ -138,12 +139,35 @@ def version_of(path: Path) -> Version:
     return parse_wheel_filename(path.name)[1]
 
 
-def named(path: Path, python: Interpreter) -> StockWheel:
+def named(path: Path, target: Target) -> StockWheel:
     """What a wheel's name says.
 
     Raises:
-      Refusal: it is not there, or says that the wheel is not jaxlib's, or not for this Python.
+      Refusal: it is not there, or says that the wheel is not jaxlib's, or not for this target.
     """
+    version, tags = _parsed(path)
+    _check_tags(path, tags, target)
+    return StockWheel(path, version, target.tag, {each.platform for each in tags})
+
+
+def target_of(path: Path) -> Target:
+    """The target that a wheel's name says it is for.
+
+    Raises:
+      Refusal: it is not there, not jaxlib's, or for no one Python on a Linux that we build for.
+    """
+    _, tags = _parsed(path)
+    machine = _machine(path, tags)
+    if len({(tag.interpreter, tag.abi) for tag in tags}) == 1:
+        tag = next(iter(tags))
+        with contextlib.suppress(Refusal):
+            target = targets.target(tag.abi, machine)
+            if tag.interpreter == target.name:
+                return target
+    raise Refusal(f"{path}: is for {_pythons(tags)}; give a wheel of jaxlib for one CPython")
+
+
+def _parsed(path: Path) -> tuple[Version, frozenset[Tag]]:
     if not path.is_file():
         raise Refusal(f"{path}: not found; give the path of a jaxlib wheel")
     try:
@@ -152,26 +176,33 @@ def named(path: Path, python: Interpreter) -> StockWheel:
         raise Refusal(f"{path}: is not a wheel, by its name; give a jaxlib wheel") from error
     if name != "jaxlib":
         raise Refusal(f"{path}: is a wheel of {name}; give a jaxlib wheel")
-    _check_tags(path, tags, python)
-    tag = next(iter(tags))
-    return StockWheel(
-        path, version, f"{tag.interpreter}-{tag.abi}", {each.platform for each in tags}
-    )
+    return version, tags
 
 
-def _check_tags(path: Path, tags: frozenset[Tag], python: Interpreter) -> None:
-    pythons = {f"{tag.interpreter}-{tag.abi}" for tag in tags}
-    if pythons != {f"{python.name}-{python.abi}"}:
+def _check_tags(path: Path, tags: frozenset[Tag], target: Target) -> None:
+    if {f"{tag.interpreter}-{tag.abi}" for tag in tags} != {target.tag}:
         raise Refusal(
-            f"{path}: is for {' and '.join(sorted(pythons))}, but {python.path} is "
-            f"{python.name}-{python.abi}; give --python the Python that it is for"
+            f"{path}: is for {_pythons(tags)}, but the Python in question is {target.tag}; "
+            "give --python the one that it is for"
         )
+    machine = _machine(path, tags)
+    if machine != target.machine:
+        raise Refusal(f"{path}: is for {machine}, not for {target.machine}; give another wheel")
+
+
+def _pythons(tags: frozenset[Tag]) -> str:
+    return " and ".join(sorted({f"{tag.interpreter}-{tag.abi}" for tag in tags}))
+
+
+def _machine(path: Path, tags: frozenset[Tag]) -> str:
     for platform in sorted({tag.platform for tag in tags}):
-        if not (platform.startswith(("manylinux", "linux_")) and platform.endswith(python.machine)):
+        on_linux = platform.startswith(("manylinux", "linux_"))
+        machines = {machine for machine in MACHINES if platform.endswith(f"_{machine}")}
+        if not (on_linux and machines):
             raise Refusal(
-                f"{path}: is for {platform}, this machine is Linux on {python.machine}; "
-                "give a wheel for this machine"
+                f"{path}: is for {platform}; give a wheel for Linux on {' or '.join(MACHINES)}"
             )
+    return machines.pop()
 
 
 def _check_entries(path: Path) -> None:

@@ -1,0 +1,62 @@
+"""The compiler of the wheels that we give away: zig's clang, which builds for any Linux.
+
+It comes as a wheel from the package index. It links libc++ into what it builds, and knows the
+symbols of every glibc, so that what it builds here runs on an old system and on another machine.
+It compiles libc++ itself when it first needs it, and keeps that.
+"""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+from machine.environments import environment
+from machine.pythons import examine
+from paths import PORTABLE_REQUIREMENTS, ZIG
+from refusal import refusing_os_errors
+
+GLIBC = "2.17"  # the oldest that any jaxlib wheel asks for
+CACHE = ZIG / "cache"
+
+# Bazel calls one compiler for all: for C, for C++, and to link, with the arguments in a file.
+_WRAPPER = """#!/bin/sh
+export ZIG_GLOBAL_CACHE_DIR={cache} ZIG_LOCAL_CACHE_DIR={cache}
+language=c++
+strip=
+for argument; do
+  case "$argument" in
+    *.c) language=cc ;;
+    -shared | @*) strip=-s ;;
+  esac
+done
+# Without -O2 it would link a libc++ that was built for debugging.
+exec {zig} $language -target {machine}-linux-gnu.{glibc} -O2 $strip "$@"
+"""
+
+
+def compiler(machine: str) -> Path:
+    """The compiler for a machine: a program that takes what gcc takes.
+
+    Raises:
+      Refusal: it cannot be installed.
+    """
+    python = environment(ZIG / "venv", examine(sys.executable), [PORTABLE_REQUIREMENTS])
+    program = "import ziglang; print(ziglang.__path__[0])"
+    found = subprocess.run([python, "-c", program], capture_output=True, text=True, check=True)
+    text = _WRAPPER.format(
+        cache=shlex.quote(str(CACHE)),
+        zig=shlex.quote(f"{found.stdout.strip()}/zig"),
+        machine=machine,
+        glibc=GLIBC,
+    )
+    wrapper = ZIG / machine / "cc"
+    with refusing_os_errors(f"write {wrapper}"):
+        CACHE.mkdir(parents=True, exist_ok=True)
+        wrapper.parent.mkdir(exist_ok=True)
+        # Bazel looks at its compiler again when that is a new file.
+        if not wrapper.is_file() or wrapper.read_text() != text:
+            wrapper.write_text(text)
+            wrapper.chmod(0o755)
+    return wrapper
