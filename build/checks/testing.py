@@ -27,12 +27,16 @@ from wheels.extensions import test_extensions
 REQUIREMENTS = (TEST_REQUIREMENTS, TOOL_REQUIREMENTS)
 # Test modules that meet no jaxlib: one release runs them.
 OF_NO_RELEASE = (
+    "bazel_settings_test.py",
     "build_test.py",
     "conformance_test.py",
+    "extension_checks_test.py",
     "nanobind_releases_test.py",
     "pages_test.py",
     "releases_test.py",
+    "targets_test.py",
     "wheel_fuzz_test.py",
+    "wheelhouse_test.py",
 )
 _NO_REPORT = "(the whole module)"
 _NO_END = "did not end as pytest does"
