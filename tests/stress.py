@@ -1,8 +1,10 @@
 """Puts load on jitted functions that keys are fed back through, and says what is left after it.
 
 `stress.py threads` calls and makes them in many threads, `stress.py functions` makes and drops very
-many. It runs on a stock jaxlib too, where it does the same work and knows no counters. The exit
-status is 1 where something is wrong; a deadlock ends with the stacks of all threads.
+many. Both run on a stock jaxlib too, where they do the same work and know no counters. `stress.py
+hammer` is for ours alone: threads call while misses are explained and JAX's caches are cleared,
+which is most telling where Python has no GIL. The exit status is 1 where something is wrong; a
+deadlock ends with the stacks of all threads.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from reproduction import base_array, next_key, placed
 from time_limit import TIMEOUT_S
 
 try:
+    import jaxlib.pjit
     from jaxlib import _pjit
 except ImportError:
     _pjit = None
@@ -134,6 +137,65 @@ def adds_up(result: dict[str, Any]) -> bool:
     )
 
 
+def hammer(seconds: float, say: Say) -> dict[str, Any]:
+    """Calls functions in some threads, while others explain, clear the caches and drop functions.
+
+    All calls go through one device: stock's CPU client hangs where programs on several are started
+    by several threads at once.
+    """
+    key = jax.random.key(7)
+    expected = np.asarray(base_array(key)).tolist()
+    shared, done = [jax.jit(lambda key: key)], {"calls": 0, "wrong": 0, "explained": 0}
+    lock, until = threading.Lock(), time.monotonic() + seconds
+    before = _pjit.counters()
+
+    def count(**more: int) -> None:
+        with lock:
+            for name, number in more.items():
+                done[name] += number
+
+    def call() -> None:
+        keys = jax.random.split(key, 3)
+        outs = [f(x) for f in (shared[0], new_function()) for x in (key, keys, np.float32(1), key)]
+        wrong = sum(np.asarray(base_array(outs[at])).tolist() != expected for at in (0, 3, 4, 7))
+        count(calls=len(outs), wrong=wrong)
+
+    def explain() -> None:
+        with jaxlib.pjit.explain() as misses:
+            call()
+        count(explained=sum(bool(str(miss)) for miss in misses))
+
+    def clear() -> None:
+        call()
+        jax.clear_caches()
+
+    def replace() -> None:
+        call()
+        shared[0] = new_function()
+        gc.collect()
+
+    def repeat(job: Callable[[], None]) -> None:
+        while time.monotonic() < until:
+            job()
+
+    jobs = (call, explain, clear, explain, call, explain, replace, explain)
+    faulthandler.dump_traceback_later(seconds + TIMEOUT_S, exit=True)
+    say(f"{len(jobs)} threads for {seconds:.0f} s, the GIL {gil()}")
+    with ThreadPoolExecutor(len(jobs)) as pool:
+        for each in [pool.submit(repeat, job) for job in jobs]:
+            each.result()
+    faulthandler.cancel_dump_traceback_later()
+    counted = {name: number - before[name] for name, number in _pjit.counters().items()}
+    went_well = done["calls"] and done["explained"] and not done["wrong"]
+    ok = bool(went_well) and not counted["left_to_stock"]
+    return {"threads": len(jobs), "GIL": gil(), **done, "counters": counted, "ok": ok}
+
+
+def gil() -> str:
+    """Whether this process has a GIL. Some extension may have switched it on."""
+    return "on" if getattr(sys, "_is_gil_enabled", lambda: True)() else "off"
+
+
 def resident() -> int:
     """This process's memory, in bytes."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
@@ -192,17 +254,23 @@ def main() -> int:
     programs = parser.add_subparsers(dest="program", required=True)
     of_threads = programs.add_parser("threads", help=f"{THREADS} threads call and make functions")
     of_threads.add_argument("--seconds", type=float, default=60)
+    of_hammer = programs.add_parser("hammer", help="threads call, explain and clear caches")
+    of_hammer.add_argument("--seconds", type=float, default=60)
     of_functions = programs.add_parser("functions", help="functions are made and dropped")
     of_functions.add_argument("--count", type=int, default=FUNCTIONS)
-    for each in (of_threads, of_functions):
+    for each in (of_threads, of_hammer, of_functions):
         each.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args()
 
     def say(line: str) -> None:
         print(line, file=sys.stderr, flush=True)
 
+    if options.program == "hammer" and _pjit is None:
+        parser.error("hammer is for a jaxlib of ours; this one is stock")
     if options.program == "threads":
         result = threads(options.seconds, say)
+    elif options.program == "hammer":
+        result = hammer(options.seconds, say)
     else:
         result = functions(options.count, say)
     result = {"program": options.program, "jaxlib": side(), "jax": jax.__version__, **result}

@@ -1,0 +1,40 @@
+"""Other releases of Debian: demo and tests from a fresh system, with what it builds and runs on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from arguments import JAXLIB
+from systems import chroot, results
+from systems.matrix import Row
+
+
+def tried(folder: Path, suite: str, name: str) -> Iterator[Row]:
+    """The rows of one release."""
+    root = chroot.made(folder / suite, suite, "python3", "git", "ca-certificates")
+    chroot.copy_repository(root)
+
+    def build(command: str) -> str:
+        return chroot.run(
+            root, ["python3", "build/build.py", command], cwd=chroot.CLONE, fails=True
+        )
+
+    shown = build("demo")  # it installs the compiler, which the row names
+    row = Row(name, "x86_64", _python(root), JAXLIB, f"built there: {_tools(root)}", "", "")
+    yield row._replace(check="demo", result=results.of_demo(shown))
+    yield row._replace(check="all tests", result=results.of_tests(build("test")))
+
+
+def _python(root: Path) -> str:
+    return chroot.run(root, ["python3", "--version"]).split()[-1]
+
+
+def _tools(root: Path) -> str:
+    packages = ["bazel-bootstrap", "g++", "binutils"]
+    query = ["dpkg-query", "--showformat", "${Package} ${Version}\n", "--show", *packages]
+    versions = re.findall(r"^(\S+) (?:\d+:)?([\d.]+)", chroot.run(root, query), re.MULTILINE)
+    names = {"bazel-bootstrap": "Bazel", "g++": "gcc", "binutils": "binutils"}
+    found = dict(versions)
+    return ", ".join(f"{names[each]} {found[each]}" for each in packages if each in found)

@@ -1,0 +1,93 @@
+"""What was tried where, and what became of it: one JSON file, and the page of docs made from it.
+
+A row stays until the same check of the same system is run again. Standard library only.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import re
+import subprocess
+from typing import NamedTuple
+
+from paths import ROOT
+from refusal import Refusal, refusing_os_errors
+
+_PAGE = ROOT / "docs" / "systems.md"
+_ROWS = ROOT / "docs" / "systems.json"
+_HEAD = """# Where the wheel was tried
+
+`build.py systems` writes this page from what it ran: each row is one command on one system, with
+the day and the commit. It is run by hand; `.ci/run` has Debian 12 and CPython 3.11, all releases.
+"Built there" means that the system's own Bazel and compiler made the wheel.
+
+"""
+_COLUMNS = ("system", "machine", "CPython", "jaxlib", "wheel", "check", "result", "day", "commit")
+
+
+class Row(NamedTuple):
+    """One check of one system."""
+
+    system: str
+    machine: str
+    python: str
+    jaxlib: str
+    wheel: str  # where it was built
+    check: str
+    result: str
+    day: str = ""
+    commit: str = ""
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What a later row of the same replaces."""
+        return (*self[:4], self.check)
+
+    @property
+    def went_well(self) -> bool:
+        """Whether nothing in the result is a failure."""
+        return not re.search(r"FAILED|[1-9]\d* (?:failed|error)", self.result)
+
+
+def record(row: Row) -> None:
+    """Adds a row as of today, and writes the page.
+
+    Raises:
+      Refusal: the files cannot be read or written.
+    """
+    today = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
+    row = row._replace(day=today, commit=_commit())
+    rows = {each.key: each for each in _read()} | {row.key: row}
+    in_order = sorted(rows.values(), key=lambda each: (*map(_natural, each.key),))
+    with refusing_os_errors(f"write {_PAGE}"):
+        _ROWS.write_text(json.dumps([each._asdict() for each in in_order], indent=1) + "\n")
+        _PAGE.write_text(page(in_order))
+
+
+def page(rows: list[Row]) -> str:
+    """The page's text."""
+    lines = [_COLUMNS, ["---"] * len(_COLUMNS), *rows]
+    return _HEAD + "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _read() -> list[Row]:
+    if not _ROWS.exists():
+        return []
+    try:
+        with refusing_os_errors(f"read {_ROWS}"):
+            return [Row(**each) for each in json.loads(_ROWS.read_text())]
+    except (ValueError, TypeError) as error:
+        raise Refusal(f"{_ROWS}: is not what build.py wrote; restore it with git") from error
+
+
+def _natural(text: str) -> list[tuple[int, str]]:
+    """Sorts 3.9 before 3.10."""
+    return [(int(part), "") if part.isdecimal() else (0, part) for part in re.split(r"(\d+)", text)]
+
+
+def _commit() -> str:
+    command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty=+", "--exclude=*"]
+    with refusing_os_errors("run git"):
+        asked = subprocess.run(command, capture_output=True, text=True, check=False)
+    return asked.stdout.strip()
