@@ -9,7 +9,8 @@ STATE = ROOT / ".build"
 
 TOOLS = STATE / "tools"
 VENVS = STATE / "venv"
-WHEELS = STATE / "wheels"
+WHEELS = STATE / "wheels"  # stock ones
+OUR_WHEELS = STATE / "ours"  # built with the system's compiler, for this machine alone
 STAMPS = STATE / "stamps"
 LOGS = STATE / "logs"
 EXTENSIONS = STATE / "extensions"

@@ -9,7 +9,7 @@ from pathlib import Path
 from checks.releases import newest_release
 from machine.environments import environment
 from machine.pythons import Interpreter, clean_environment
-from paths import BENCH_REQUIREMENTS, BENCHMARKS, LOGS, ROOT, VENVS
+from paths import BENCH_REQUIREMENTS, BENCHMARKS, LOGS, VENVS
 from progress import Step, steps
 from refusal import Refusal, refusing_os_errors
 from run import hardware, processes, samples
@@ -78,7 +78,7 @@ def _kit(
         cuda = hardware.cuda_of(python)
         more, kind = [f"jax[{cuda}]=={version}"], f"-{cuda}"
     source = products.fetched(step, version, python.target)
-    wheel = finished or products.our_wheel(step, source, python, ROOT / "dist")
+    wheel = finished or products.our_wheel(step, source, python)
     pythons = {
         "stock": products.jax_environment(step, f"stock{kind}", source, python, more),
         "ours": products.jax_environment(step, f"ours{kind}", wheel, python, more),

@@ -56,9 +56,7 @@ class Difference(NamedTuple):
     outcomes: tuple[Outcome, ...]
 
 
-def conformance(
-    checkout: Path, version: str, names: Sequence[str], python: Interpreter, out: Path
-) -> int:
+def conformance(checkout: Path, version: str, names: Sequence[str], python: Interpreter) -> int:
     """Runs the files, and returns the exit status: 1 where a test differs that may not.
 
     Raises:
@@ -68,7 +66,7 @@ def conformance(
     check_version(checkout, version)
     allowed = allowed_differences(ALLOWED_DIFFERENCES.read_text())
     with steps() as step:
-        sides = _sides(step, version, python, out)
+        sides = _sides(step, version, python)
         runs = [(file, side) for file in files for side in sides]
         logs = LOGS / f"conformance-{version}-{python.abi}"
         outcomes = in_parallel(lambda run: _outcomes(step, checkout, *run, logs), runs)
@@ -114,9 +112,9 @@ def allowed_differences(document: str) -> set[str]:
     return set(re.findall(r"^\| `([^`|]+_test\.py::[^`|]+)` \|", document, re.MULTILINE))
 
 
-def _sides(step: Step, version: str, python: Interpreter, out: Path) -> list[Side]:
+def _sides(step: Step, version: str, python: Interpreter) -> list[Side]:
     source = products.fetched(step, version, python.target)
-    wheel = products.our_wheel(step, source, python, out)
+    wheel = products.our_wheel(step, source, python)
     more = [CONFORMANCE_REQUIREMENTS]
     stock = products.jax_environment(step, "conformance-stock", source, python, more)
     ours = products.jax_environment(step, "conformance-ours", wheel, python, more)

@@ -41,7 +41,7 @@ _COLUMNS = (
 _LEGEND = "slow call: the slowest call after the first / a steady call, in milliseconds"
 
 
-def demo(version: str, python: Interpreter, out: Path, finished: Path | None = None) -> int:
+def demo(version: str, python: Interpreter, finished: Path | None = None) -> int:
     """Builds what it needs, shows the two, and returns the exit status: 1 where ours misses a goal.
 
     Args:
@@ -56,7 +56,7 @@ def demo(version: str, python: Interpreter, out: Path, finished: Path | None = N
         source = products.fetched(step, version, python.target)
         # pip mostly waits, so that this costs nothing beside the compiler.
         making = background.submit(products.jax_environment, step, "stock", source, python)
-        wheel = finished or products.our_wheel(step, source, python, out)
+        wheel = finished or products.our_wheel(step, source, python)
         with_ours = products.jax_environment(step, "ours", wheel, python)
         # One after the other: they time calls.
         stock = _reproduce(step, "stock", making.result())

@@ -29,7 +29,6 @@ _SETS = {
 def test_release(
     version: str,
     python: Interpreter,
-    out: Path,
     pytest_arguments: Sequence[str],
     finished: Path | None = None,
 ) -> int:
@@ -44,7 +43,7 @@ def test_release(
     with steps() as step:
         if finished:
             version = products.finished_version(step, finished, python)
-        wheels = _wheels(step, Release(version, python), out, finished)
+        wheels = _wheels(step, Release(version, python), finished)
     if finished:
         print("C++ tests: left out, since --wheel builds nothing")
     cpp = {} if finished else cpp_tests([python])
@@ -53,7 +52,7 @@ def test_release(
 
 
 def test_releases(
-    names: Sequence[str], python: Interpreter, out: Path, pytest_arguments: Sequence[str]
+    names: Sequence[str], python: Interpreter, pytest_arguments: Sequence[str]
 ) -> int:
     """Runs the tests on each release, and returns the exit status.
 
@@ -61,7 +60,6 @@ def test_releases(
       names: versions, to be tested on `python`; `newest`, the newest jax there is on the newest
         Python found; `all`, which is both, as far as there is a newer Python; or `others`, which
         is `all` without the release that is tested if none is named.
-      out: where our wheels are to be.
 
     Raises:
       Refusal: a wheel could not be had or made.
@@ -69,7 +67,7 @@ def test_releases(
     with steps() as step:
         wanted, left_out = releases(step, names, python)
         # One after the other: Bazel has one folder of outputs.
-        wheels = [_wheels(step, each, out) for each in wanted]
+        wheels = [_wheels(step, each) for each in wanted]
     cpp = cpp_tests(each.release.python for each in wheels)
     command = f"python3 build/build.py test --releases {','.join(names)}"
     return _test(wheels, once(wheels, names), cpp, pytest_arguments, command, left_out)
@@ -126,9 +124,9 @@ def newest_release(step: Step) -> Release:
     raise Refusal(f"no Python for the newest jax; install one of {names} with its headers")
 
 
-def _wheels(step: Step, release: Release, out: Path, finished: Path | None = None) -> Wheels:
+def _wheels(step: Step, release: Release, finished: Path | None = None) -> Wheels:
     stock = products.fetched(step, release.version, release.python.target)
-    ours = finished or products.our_wheel(step, stock, release.python, out)
+    ours = finished or products.our_wheel(step, stock, release.python)
     return Wheels(release, stock, ours)
 
 

@@ -13,7 +13,6 @@ HELP = "run JAX's own tests on stock and ours"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.python(parser)
     arguments.jaxlib(parser)
-    arguments.out(parser)
     arguments.jax_source(parser)
     parser.add_argument("--tests", metavar="NAME,...", help="which test files (those of docs)")
 
@@ -22,4 +21,4 @@ def run(options: argparse.Namespace, python: Interpreter) -> int:
     from checks.conformance import NAMES, conformance
 
     names = options.tests.split(",") if options.tests else NAMES
-    return conformance(options.jax_source, options.jaxlib, names, python, options.out)
+    return conformance(options.jax_source, options.jaxlib, names, python)

@@ -15,10 +15,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     which = parser.add_mutually_exclusive_group()
     arguments.jaxlib(which)
     arguments.finished_wheel(which)
-    arguments.out(parser)
 
 
 def run(options: argparse.Namespace, python: Interpreter) -> int:
     from checks.demo import demo
 
-    return demo(options.jaxlib, python, options.out, options.finished)
+    return demo(options.jaxlib, python, options.finished)

@@ -20,7 +20,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="several: versions, newest, all, or others, which is all but the default",
     )
     arguments.finished_wheel(which)
-    arguments.out(parser)
     parser.add_argument("pytest", nargs="*", metavar="-- PYTEST ARGUMENT", default=[])
 
 
@@ -28,5 +27,5 @@ def run(options: argparse.Namespace, python: Interpreter) -> int:
     from checks.releases import test_release, test_releases
 
     if options.releases is not None:
-        return test_releases(options.releases.split(","), python, options.out, options.pytest)
-    return test_release(options.jaxlib, python, options.out, options.pytest, options.finished)
+        return test_releases(options.releases.split(","), python, options.pytest)
+    return test_release(options.jaxlib, python, options.pytest, options.finished)

@@ -12,7 +12,7 @@ from machine import environments
 from machine.headers import headers
 from machine.pythons import Interpreter, here_for
 from machine.targets import Target
-from paths import VENVS
+from paths import OUR_WHEELS, VENVS
 from progress import Step
 from wheels import finished_wheel, stock_wheel
 from wheels.extensions import compile_extensions, compile_portable
@@ -40,11 +40,11 @@ def compiled(step: Step, python: Interpreter) -> Extensions:
         return compile_extensions(python)
 
 
-def our_wheel(step: Step, source: Path, python: Interpreter, out: Path) -> Path:
-    """Our wheel for this machine, made of a stock one, with the system's compiler."""
+def our_wheel(step: Step, source: Path, python: Interpreter) -> Path:
+    """Our wheel made of a stock one with the system's compiler, in seconds, for this machine."""
     # First the check, so that bad input is refused before anything is compiled.
     stock = _checked(step, source, python.target)
-    return _written(step, stock, compiled(step, python), python.target, out, python)
+    return _written(step, stock, compiled(step, python), python.target, OUR_WHEELS, python)
 
 
 def portable_wheel(step: Step, source: Path, target: Target, out: Path) -> Path:
