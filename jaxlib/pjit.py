@@ -32,6 +32,7 @@ from jaxlib import _fastpath_compilations, _fastpath_explain
 from jaxlib._fastpath_compilations import Compilation as Compilation
 from jaxlib._fastpath_difference import Difference as Difference
 from jaxlib._fastpath_dispatch import Dispatch as Dispatch
+from jaxlib._fastpath_summary import summary
 from jaxlib._pjit import counters as counters
 from jaxlib._pjit import physical_out_shardings as physical_out_shardings
 from jaxlib._pjit import set_explaining
@@ -100,4 +101,4 @@ def assert_no_misses() -> Iterator[None]:
   with explain() as misses:
     yield
   if misses:
-    raise AssertionError("\n".join(map(str, misses)))
+    raise AssertionError(summary(misses))

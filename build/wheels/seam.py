@@ -23,6 +23,11 @@ MODULES = {  # added: the name in the wheel, and the file in this repository
     "jaxlib/_fastpath_lineage.py": "jaxlib/explanation/lineage.py",
     "jaxlib/_fastpath_origin.py": "jaxlib/explanation/origin.py",
     "jaxlib/_fastpath_signature.py": "jaxlib/explanation/signature.py",
+    "jaxlib/_fastpath_report_program.py": "jaxlib/report/program.py",
+    "jaxlib/_fastpath_report_rows.py": "jaxlib/report/rows.py",
+    "jaxlib/_fastpath_report_text.py": "jaxlib/report/text.py",
+    "jaxlib/_fastpath_summary.py": "jaxlib/explanation/summary.py",
+    "jaxlib/_fastpath_telemetry.py": "jaxlib/explanation/telemetry.py",
     "jaxlib/fastpath_report.py": "jaxlib/fastpath_report.py",
     "jaxlib/pjit.py": "jaxlib/pjit.py",
 }

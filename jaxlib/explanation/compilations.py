@@ -228,7 +228,7 @@ def _tell_of_phase(what: str, seconds: float, jax_name: str) -> None:
     ahead.note(lowered)
   counts = {name: int(name == what) for name in (TRACED, LOWERED, COMPILED)}
   name = jax_name.removesuffix(")").removeprefix("jit(").removeprefix("jit_")
-  _tell(Compilation(name, kind, *place, seconds, **counts))
+  _tell(Compilation(name, kind, *place[:2], seconds, **counts))
 
 
 def _beside_dispatches(
@@ -279,13 +279,13 @@ class Operation:
     name = self._cache_miss.function_name
     call = self._described()
     with _lock:
-      calls = _calls_at(name, place.line)
+      calls = _calls_at(name, place.site)
       reason, advice = _why_again(calls, call)
       calls.append(call)
       del calls[:-_MAX_CALLS]
     _tell(
         Compilation(
-            name, OPERATION, *place, seconds, **self._counts, reason=reason,
+            name, OPERATION, *place[:2], seconds, **self._counts, reason=reason,
             advice=advice,
         )
     )  # fmt: skip

@@ -23,6 +23,7 @@ from jaxlib._fastpath_history import MAX_SIGNATURES
 
 MAX_SHOWN = 5  # differences in a log record
 
+NEVER = "never takes the fastpath"
 NOT_OFFERED = "JAX did not offer a fastpath for it"
 UNCOMMITTED = "an argument is an uncommitted array on several devices"
 NO_ARRAY_ARGUMENT = "an argument is no array"
@@ -94,6 +95,11 @@ class Dispatch:
       return REASON_ADVICE.get(self.reason)
     return self.differences[0].advice if self.differences else None
 
+  @property
+  def because(self) -> list[str]:
+    """Why the dispatch was slow, and what to do about it, in lines."""
+    return _because(self)
+
   def __str__(self) -> str:
     return "\n  ".join(_lines(self))
 
@@ -117,17 +123,24 @@ def _lines(dispatch: Dispatch) -> Iterator[str]:
   )
   function = f"for {dispatch.function} defined at {dispatch.defined_at}"
   if dispatch.reason is not None:
-    yield f"{function}, which never takes the fastpath: {dispatch.reason}"
+    yield f"{function}, which {NEVER}: {dispatch.reason}"
   else:
     yield f"{function}, entry {dispatch.entry}"
-  for difference in dispatch.differences[:MAX_SHOWN]:
-    yield str(difference)
+  yield from _because(dispatch)[dispatch.reason is not None :]
+
+
+def _because(dispatch: Dispatch) -> list[str]:
+  lines = []
+  if dispatch.reason is not None:
+    lines.append(f"{NEVER}: {dispatch.reason}")
+  lines += map(str, dispatch.differences[:MAX_SHOWN])
   if len(dispatch.differences) > MAX_SHOWN:
-    yield f"and {len(dispatch.differences) - MAX_SHOWN} more differences"
+    lines.append(f"and {len(dispatch.differences) - MAX_SHOWN} more differences")
   if dispatch.dropped:
-    yield (
+    lines.append(
         f"the last {MAX_SIGNATURES} signatures were compared, "
         f"{dispatch.dropped} older ones are forgotten"
     )
   if dispatch.advice:
-    yield f"to mend it: {dispatch.advice}"
+    lines.append(f"to mend it: {dispatch.advice}")
+  return lines

@@ -33,6 +33,7 @@ from jaxlib import _fastpath_compilations as compilations
 from jaxlib import _fastpath_dispatch as dispatches
 from jaxlib import _fastpath_origin as origin
 from jaxlib import _fastpath_signature as signatures
+from jaxlib import _fastpath_telemetry as telemetry
 from jaxlib._fastpath_compilations import Operation
 from jaxlib._fastpath_difference import Difference, Structure
 from jaxlib._fastpath_dispatch import Dispatch
@@ -58,6 +59,7 @@ class _Begun(NamedTuple):
   reason: str | None  # known from the arguments
   is_first: bool
   events: dict[str, int]
+  annotation: Any
   start: float
 
 
@@ -269,6 +271,7 @@ def begin(
       reason,
       is_first,
       compilations.begin(),
+      telemetry.begin_annotation(_name(cache_miss)),
       time.perf_counter(),
   )
 
@@ -283,6 +286,7 @@ def end(begun: _Begun | Operation | None, dispatched: Any) -> None:
   seconds = time.perf_counter() - begun.start
   compilations.end()
   if dispatched is None:
+    telemetry.end_annotation(begun.annotation, "it raised")
     begun.history.give_up(raised=begun.signature)
     return
   reason = begun.reason
@@ -296,6 +300,8 @@ def end(begun: _Begun | Operation | None, dispatched: Any) -> None:
     is_news = reason not in begun.history.reasons
     dispatch = _explained(begun, reason, caller, seconds, unlike_ahead)
     listeners = list(_listeners)
+  telemetry.end_annotation(begun.annotation, dispatch.cause)
+  telemetry.record(dispatch.function, dispatch.cause, seconds)
   for listener in listeners:
     listener(dispatch)
   flag = sys.modules["jax._src.config"].explain_cache_misses
@@ -335,7 +341,7 @@ def _explained(
   if reason is not None and not begun.events["traced"]:
     history.reasons.add(reason)
   return Dispatch(
-      origin.name_of(begun.cache_miss.fun, begun.cache_miss.function_name),
+      _name(begun.cache_miss),
       history.function_number,
       history.definition.line,
       caller.line,
@@ -349,6 +355,10 @@ def _explained(
       through=caller.through,
       lineage=history.lineage,
   )
+
+
+def _name(cache_miss: Any) -> str:
+  return origin.name_of(cache_miss.fun, cache_miss.function_name)
 
 
 def _reason(begun: _Begun, dispatched: Any) -> str:

@@ -68,6 +68,7 @@ class Caller(NamedTuple):
 
   line: str  # `file:line (function)` of the user's own frame
   through: str  # that of the library's frame that it called; empty if none
+  site: str = ""  # that of the innermost frame that is not JAX's
 
 
 class Definition(NamedTuple):
@@ -133,12 +134,14 @@ def caller() -> Caller:
   That is the outermost frame of the user's own from which a library, or JAX,
   was called. Where all is libraries' code, it is the innermost frame of theirs.
   """
-  own = beside = fallback = None
+  own = beside = fallback = site = None
   through: types.FrameType | None = None
   is_left = True  # for a library, or JAX, since the last frame of the user's
   frame = sys._getframe(1)
   while frame is not None:
     package = package_of(frame.f_code.co_filename)
+    if site is None and package != _BELOW:
+      site = frame
     if package == OWN:
       if is_left:
         own, through = frame, beside
@@ -151,7 +154,7 @@ def caller() -> Caller:
   own = own or fallback or beside
   if own is None:
     return Caller("?", "")
-  return Caller(_at(own), "" if through is None else _at(through))
+  return Caller(_at(own), "" if through is None else _at(through), _at(site))
 
 
 def definition_of(
