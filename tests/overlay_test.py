@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import errno
+import importlib.metadata
 import os
 import sys
 import zipfile
@@ -107,6 +108,18 @@ def test_an_overlay_has_our_files_and_links_to_the_rest(
         "version.py": True,
     }
     assert [entry.name for entry in out.parent.iterdir()] == ["out"]
+
+
+def test_pytest_finds_its_plugin_in_an_overlay_and_jaxlib_keeps_its_metadata(
+    installed: Path, ours: Extensions, tmp_path: Path
+) -> None:
+    overlay.overlay(installed, ours, THIS, tmp_path / "out")
+    path = [str(tmp_path / "out"), str(installed)]
+
+    found = list(importlib.metadata.distributions(path=path))
+
+    names = {each.name: [e.value for e in each.entry_points] for each in found}
+    assert names == {"jaxlib": [], "jaxlib-overlay": ["jaxlib._fastpath_pytest"]}
 
 
 def test_an_empty_folder_may_be_there_before(

@@ -22,7 +22,7 @@ from paths import ROOT
 from refusal import Refusal
 from synthetic_wheels import MACHINE, PYTHON, STAMP, TAG, VERSION_PY, hash_of, write_wheel
 from wheels import repack, stock_wheel
-from wheels.seam import JAX, LIBRARY, MODULES, PJIT, Extensions
+from wheels.seam import ENTRY_POINTS, JAX, LIBRARY, MODULES, PJIT, Extensions
 
 THIS = pythons.examine(sys.executable)
 OTHER_MACHINE = "aarch64" if MACHINE == "x86_64" else "x86_64"
@@ -265,6 +265,7 @@ def test_only_what_must_change_changes(
         LIBRARY,
         "jaxlib/version.py",
         f"{info}/METADATA",
+        f"{info}/entry_points.txt",
         f"{info}/WHEEL",
         f"{info}/RECORD",
     ]
@@ -277,6 +278,7 @@ def test_only_what_must_change_changes(
     assert new[f"{info}/METADATA"].decode() == (
         "Metadata-Version: 2.1\nName: jaxlib\nVersion: 9.9.9+physical1\n\nVersion: in the text\n"
     )
+    assert new[f"{info}/entry_points.txt"].decode() == ENTRY_POINTS
     assert looks == {(name, STAMP, 0o100755 if name.endswith(".so") else 0o100644) for name in new}
 
 

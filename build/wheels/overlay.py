@@ -18,6 +18,7 @@ from paths import ROOT
 from refusal import Refusal, refusing_os_errors
 from wheels.extension_checks import check_extensions
 from wheels.seam import (
+    ENTRY_POINTS,
     JAX,
     LIBRARY,
     LOCAL_LABEL,
@@ -79,6 +80,7 @@ def overlay(site_packages: Path, extensions: Extensions, python: Interpreter, ou
         with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as folder:
             whole = Path(folder) / "overlay"
             _fill(whole / "jaxlib", (site_packages / "jaxlib").resolve(), extensions)
+            _fill_metadata(whole / "jaxlib_overlay-1.dist-info")
             whole.rename(out)
 
 
@@ -91,3 +93,11 @@ def _fill(package: Path, installed: Path, extensions: Extensions) -> None:
             (package / entry.name).symlink_to(entry)
     for name, file in ours.items():
         shutil.copy(file, package / name)
+
+
+def _fill_metadata(folder: Path) -> None:
+    """Has pytest find its plugin. The name is not jaxlib's, whose metadata must be found, too."""
+    folder.mkdir()
+    metadata = "Metadata-Version: 2.1\nName: jaxlib-overlay\nVersion: 1\n"
+    (folder / "METADATA").write_text(metadata)
+    (folder / "entry_points.txt").write_text(ENTRY_POINTS)

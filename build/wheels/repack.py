@@ -28,7 +28,7 @@ from progress import Report, advancing, nothing
 from refusal import refusing_os_errors
 from wheels.extension_checks import check_extensions
 from wheels.platform_tag import newest_platform
-from wheels.seam import JAX, LOCAL_LABEL, MODULES, PJIT, Extensions
+from wheels.seam import ENTRY_POINTS, JAX, LOCAL_LABEL, MODULES, PJIT, Extensions
 from wheels.stock_wheel import StockWheel, chunks, record
 
 
@@ -111,10 +111,22 @@ def _replacements(
         JAX: extensions.jax.read_bytes(),
         PJIT: extensions.pjit.read_bytes(),
         **{name: (ROOT / file).read_bytes() for name, file in MODULES.items()},
+        _entry_points(source): _with_entry_points(source),
         metadata: _with_header("Version", version, source.read(metadata), count=1),
         # A wheel with two names for its platform has two Tag lines, which are the same now.
         tags: b"".join(dict.fromkeys(with_tag.splitlines(keepends=True))),
     }
+
+
+def _entry_points(source: WheelFile) -> str:
+    return f"{source.dist_info_path}/entry_points.txt"
+
+
+def _with_entry_points(source: WheelFile) -> bytes:
+    """The stock wheel's, and ours."""
+    name = _entry_points(source)
+    stock = source.read(name) + b"\n" if name in source.namelist() else b""
+    return stock + ENTRY_POINTS.encode()
 
 
 def _with_header(name: str, value: str, content: bytes, count: int = 0) -> bytes:
@@ -129,7 +141,7 @@ def _fill(
     version: str,
     report: Report,
 ) -> None:
-    """Writes every entry in the stock wheel's order, what is added after `_jax.so`, RECORD last."""
+    """Writes every entry in the stock wheel's order, what is added in its place, RECORD last."""
     folder = re.compile(rf"^{re.escape(source.dist_info_path)}(?=/)")
     rows, stock_rows = [], record(source)
     advance = advancing(report, sum(info.file_size for info in source.infolist()))
@@ -147,12 +159,16 @@ def _fill(
 
 
 def _entries(source: WheelFile) -> Iterator[zipfile.ZipInfo]:
+    metadata = f"{source.dist_info_path}/METADATA"
+    has_entry_points = _entry_points(source) in source.namelist()
     for info in source.infolist():
         if info.filename == source.record_path:
             continue
         yield info
         if info.filename == JAX:
             yield from (_added(info, name) for name in (PJIT, *MODULES))
+        if info.filename == metadata and not has_entry_points:
+            yield _added(info, _entry_points(source))
 
 
 def _added(like: zipfile.ZipInfo, name: str) -> zipfile.ZipInfo:

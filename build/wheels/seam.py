@@ -23,6 +23,7 @@ MODULES = {  # added: the name in the wheel, and the file in this repository
     "jaxlib/_fastpath_lineage.py": "jaxlib/explanation/lineage.py",
     "jaxlib/_fastpath_origin.py": "jaxlib/explanation/origin.py",
     "jaxlib/_fastpath_signature.py": "jaxlib/explanation/signature.py",
+    "jaxlib/_fastpath_pytest.py": "jaxlib/explanation/pytest_plugin.py",
     "jaxlib/_fastpath_report_program.py": "jaxlib/report/program.py",
     "jaxlib/_fastpath_report_rows.py": "jaxlib/report/rows.py",
     "jaxlib/_fastpath_report_text.py": "jaxlib/report/text.py",
@@ -31,6 +32,7 @@ MODULES = {  # added: the name in the wheel, and the file in this repository
     "jaxlib/fastpath_report.py": "jaxlib/fastpath_report.py",
     "jaxlib/pjit.py": "jaxlib/pjit.py",
 }
+ENTRY_POINTS = "[pytest11]\nfastpath = jaxlib._fastpath_pytest\n"
 LIBRARY = "jaxlib/libjax_common.so"  # untouched: our _jax.so calls into it
 SYMBOL = "Wrapped_PyInit__jax"
 LOCAL_LABEL = "physical1"
