@@ -88,7 +88,7 @@ def test_the_failure_has_the_explanations_and_no_traceback(
     lines = section_of(run, "test_marked_misses").splitlines()
 
     assert lines[0].startswith("FASTPATH CACHE MISS at steps_test.py:7 (misses) costing ")
-    assert lines[2] == "  args[0]: type of the argument: was float, now int"
+    assert lines[2] == "  x: type of the argument: was float, now int"
     assert lines[-1].startswith("  2 times, ")
 
 

@@ -105,7 +105,7 @@ def test_what_is_piped_is_plain_and_has_relative_paths(script: Path) -> None:
     assert lines[0] == f"{TITLE}: 2 slow of 1 function"
     assert lines[3].endswith("2         2        2  step at train.py:3")
     assert lines[6].endswith(" ms, the longest from train.py:7 (<module>)")
-    assert lines[7] == "    args[0]: type of the argument: was float, now int"
+    assert lines[7] == "    x: type of the argument: was float, now int"
 
 
 def in_a_terminal(columns: int, script: Path) -> str:
@@ -155,7 +155,7 @@ def test_the_json_has_the_same_rows(script: Path) -> None:
         "compiled": 2,
         "entries": 2,
     }
-    assert cause.pop("said")[0] == "args[0]: type of the argument: was float, now int"
+    assert cause.pop("said")[0] == "x: type of the argument: was float, now int"
     assert cause == {"times": 1, "worst_call": f"{script}:7 (<module>)"}
     assert found["compilations"] == []
 

@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 
 from jaxlib import _fastpath_signature as signatures
 from jaxlib._fastpath_difference import Difference
+from jaxlib._fastpath_text import short_text
 
 KIND = "differs from what was compiled ahead of time"
 _UNSHARDED = "unsharded"
@@ -121,7 +122,7 @@ def _named(
 
 def _argument(value: Any) -> _Argument:
   if not hasattr(value, "shape") or not hasattr(value, "dtype"):
-    text = signatures.short_text(value)
+    text = short_text(value)
     is_number = isinstance(value, (bool, int, float, complex))
     return _Argument(type(value).__name__ if is_number else text, None, "", text)
   shape, dtype = tuple(value.shape), value.dtype
@@ -135,7 +136,7 @@ def _argument(value: Any) -> _Argument:
   leaf = signatures.array_leaf((shape, dtype, False, True, sharding, None))
   placement = leaf.placement
   text = placement.text
-  made = f"NamedSharding(mesh, {text})" if placement.mesh else text
+  made = placement.code if placement.mesh else f"SingleDeviceSharding({text})"
   return _Argument(
       aval,
       (placement.where, placement.devices),

@@ -37,7 +37,7 @@ from typing import Any
 from jaxlib import _fastpath_ahead as ahead
 from jaxlib import _fastpath_origin as origin
 from jaxlib import _pjit
-from jaxlib._fastpath_signature import short_text
+from jaxlib._fastpath_text import short_text
 
 logger = logging.getLogger("jaxlib.pjit")
 

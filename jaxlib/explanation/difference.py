@@ -15,12 +15,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxlib import _pjit
-from jaxlib._fastpath_signature import Leaf, Path, Placement, Signature
+from jaxlib import _fastpath_remedy as remedy
+from jaxlib._fastpath_signature import Leaf, Placement, Signature
+from jaxlib._fastpath_structure import Path, Structure
+from jaxlib._fastpath_value import Value, differing
 
 
 class Difference(NamedTuple):
@@ -59,67 +61,72 @@ TYPE = "type of the argument"
 NOT_TOLD = "nothing that this explanation compares"
 NOT_NOTED = "no earlier call was noted to compare with"
 
-ADVICE = {
-    STRUCTURE: "pass the same pytree structure in every call",
-    STATIC: "each value has an entry of its own; pass what varies as an array",
-    SHAPE: "each shape and dtype has an entry of its own; pad, or cast, to few",
-    WEAK_TYPE: "give it a dtype before the call: jnp.asarray(x, dtype)",
-    COMMITTED: "place it with jax.device_put before the first call, too",
-    PLACEMENT: "place it as in the earlier call, with jax.device_put",
-    MESH: "use one Mesh object for it",
-    OTHER_TYPE: "place it with one sharding in every call",
-    NOT_TOLD: "compare what the two calls were given",
-    LAYOUT: "give it one layout, with jax.device_put and a Format",
-    CONFIG: "set it once, before the first call",
-    GONE: (
-        "its entry was evicted, or cleared, or went with the function that had"
-        " it: keep that alive, and clear no caches in a loop"
-    ),
-    NOT_NOTED: "explain from the function's first call on",
-    TYPE: "pass the same type of value in every call",
-}
-STATIC_PASSED_OTHERWISE = (
-    "pass it by position in every call, or by name in every call"
+
+# What forces a trace comes first, then what forces a compilation.
+_ORDER = (
+    STRUCTURE,
+    STATIC,
+    SHAPE,
+    TYPE,
+    WEAK_TYPE,
+    PLACEMENT,
+    MESH,
+    OTHER_TYPE,
+    LAYOUT,
+    COMMITTED,
+    SPELLING,
+    CONFIG,
 )
+ADVICE = {
+    GONE: "do not call clear_cache() or jax.clear_caches() between calls",
+    NOT_NOTED: "explain from the function's first call on",
+}
 NOT_PASSED = "not passed"
+ALIKE = "another object that prints alike"
+NOT_THERE = "not there"
 
 
 def whole_call(kind: str) -> Difference:
   """A difference that is of no one argument."""
-  return Difference(kind, "", "", "", ADVICE[kind])
+  return Difference(kind, "", "", "", ADVICE.get(kind, ""))
 
 
-Statics = tuple[tuple[str, Any], ...]
-
-
-class Structure(NamedTuple):
-  """The pytree structure of a call's arguments."""
-
-  paths: tuple[Path, ...]  # of the leaves
-  text: str
+Statics = tuple[tuple[str, bool, Any], ...]  # name, by position, value
 
 
 class Meanings(NamedTuple):
   """What stands behind the numbers in signatures."""
 
-  structures: Mapping[int, Structure]
-  statics: Mapping[Any, str]  # texts
+  structures: Mapping[Any, Structure]
+  statics: Mapping[Any, tuple[str, Value]]  # paths, and values
   leaves: Mapping[int, Leaf]
   configs: tuple[str, ...]  # names
 
 
+class FedBack(NamedTuple):
+  """An argument that came out of the function's own earlier call."""
+
+  is_steady: bool  # whether it comes out again as it was given now
+
+
+# Of a flattened argument, by its index, with the number of its leaf.
+Origin = Callable[[int, int], "FedBack | None"]
+
+
 _MAX_WEIGHED = 8
-_SHOWN_BEFORE, _SHOWN_AFTER = 30, 50  # characters, around a difference
 
 
 def distance(
-    old: Signature, new: Signature, leaves: Mapping[int, Leaf]
+    old: Signature, new: Signature, meanings: Meanings
 ) -> tuple[int, ...]:
   """How far two signatures are apart, to be compared with other distances."""
   unlike = sum(was != now for was, now in zip(old.configs, new.configs))
-  parts = (old.structure != new.structure) + (old.statics != new.statics)
+  statics = len({*old.statics} ^ {*new.statics})
   if old.structure != new.structure or len(old.leaves) != len(new.leaves):
-    return parts, abs(len(old.leaves) - len(new.leaves)), unlike
+    structures = meanings.structures
+    apart = structures[old.structure].distance(structures[new.structure])
+    return 1 + bool(statics), apart + statics, unlike
+  leaves = meanings.leaves
   was, now = _numbers(old), _numbers(new)
   changed = np.flatnonzero(was != now)
   # Of signatures in which as much differs, the one where it differs least.
@@ -127,7 +134,7 @@ def distance(
       _severity(leaves[was[index]], leaves[now[index]])
       for index in changed[:_MAX_WEIGHED]
   )
-  return parts, len(changed) + unlike, severity
+  return int(bool(statics)), len(changed) + unlike + statics, severity
 
 
 def _severity(old: Leaf, new: Leaf) -> int:
@@ -146,25 +153,47 @@ def _severity(old: Leaf, new: Leaf) -> int:
 
 
 def differences(
-    old: Signature, new: Signature, meanings: Meanings
-) -> Iterator[Difference]:
-  """What tells `new` from `old`."""
-  yield from _static_differences(old.statics, new.statics, meanings.statics)
-  structures, leaves = meanings.structures, meanings.leaves
-  if old.structure != new.structure:
-    yield _structure_difference(
-        structures[old.structure], structures[new.structure]
-    )
-  else:
-    paths = structures[new.structure].paths
-    was, now = _numbers(old), _numbers(new)
-    for index in np.flatnonzero(was != now):
-      yield from _leaf_differences(
-          paths[index], leaves[was[index]], leaves[now[index]]
-      )
+    old: Signature, new: Signature, meanings: Meanings, origin: Origin
+) -> list[Difference]:
+  """What tells `new` from `old`, the chief difference first."""
+  found = [
+      *_static_differences(old.statics, new.statics, meanings.statics),
+      *_argument_differences(old, new, meanings, origin),
+  ]
   for name, was, now in zip(meanings.configs, old.configs, new.configs):
     if was != now:
-      yield Difference(CONFIG, name, str(was), str(now), ADVICE[CONFIG])
+      advice = remedy.config(name, str(now), _code_of(now))
+      found.append(Difference(CONFIG, name, str(was), str(now), advice))
+  return sorted(found, key=lambda each: _ORDER.index(each.kind))
+
+
+def _code_of(value: Any) -> str:
+  if value is None or isinstance(value, (bool, int, float, str)):
+    return repr(value)
+  return getattr(value, "code", "")
+
+
+def _argument_differences(
+    old: Signature, new: Signature, meanings: Meanings, origin: Origin
+) -> Iterator[Difference]:
+  structures, leaves = meanings.structures, meanings.leaves
+  was, now = _numbers(old), _numbers(new)
+  paths = structures[new.structure].paths
+  if old.structure != new.structure:
+    own = {
+        path.text
+        for index, path in enumerate(paths)
+        if origin(index, now[index]) is not None
+    }
+    yield from structure_differences(
+        structures[old.structure], structures[new.structure], own
+    )
+    return
+  for index in np.flatnonzero(was != now):
+    fed_back = origin(index, now[index])
+    pair = leaves[was[index]], leaves[now[index]]
+    for each in _leaf_differences(paths[index], *pair, fed_back):
+      yield each._replace(is_fed_back=fed_back is not None)
 
 
 def _numbers(signature: Signature) -> np.ndarray:
@@ -177,39 +206,58 @@ def _shown(leaf: Leaf) -> str:
   return f"{leaf.dtype}[{','.join(map(str, leaf.shape))}]"
 
 
-def _leaf_differences(path: Path, old: Leaf, new: Leaf) -> Iterator[Difference]:
-  def difference(kind: str, was: str, now: str, advice: str = "") -> Difference:
-    return Difference(kind, str(path), was, now, advice or ADVICE[kind])
+def _leaf_differences(
+    path: Path, old: Leaf, new: Leaf, fed_back: FedBack | None
+) -> Iterator[Difference]:
+  def difference(kind: str, was: str, now: str, advice: str) -> Difference:
+    return Difference(kind, str(path), was, now, advice)
 
+  is_own = fed_back is not None
+  is_steady = is_own and fed_back.is_steady
   if (old.dtype is None) != (new.dtype is None):
-    yield difference(TYPE, _shown(old), _shown(new))
+    advice = remedy.type_of_argument(path, old, new)
+    yield difference(TYPE, _shown(old), _shown(new), advice)
     return
   if (old.shape, old.dtype) != (new.shape, new.dtype):
-    yield difference(SHAPE, _shown(old), _shown(new))
+    advice = remedy.shape(path, old, new, is_own, is_steady)
+    yield difference(SHAPE, _shown(old), _shown(new), advice)
     return
   if old.weak_type != new.weak_type:
     weak = {True: "weakly typed", False: "strongly typed"}
-    yield difference(WEAK_TYPE, weak[old.weak_type], weak[new.weak_type])
+    advice = remedy.weak_type(path, new, is_own)
+    yield difference(WEAK_TYPE, weak[old.weak_type], weak[new.weak_type], advice)
   was, now = old.placement, new.placement
   if was is None or now is None:
     if old.kind != new.kind:
-      yield difference(TYPE, old.kind, new.kind)
+      advice = remedy.type_of_argument(path, old, new)
+      yield difference(TYPE, old.kind, new.kind, advice)
     return
-  if not _same_place(was, now):
-    yield difference(PLACEMENT, *_placements(was, now))
-  elif was.spelling != now.spelling:
-    if not was.mesh or not now.mesh:
-      yield difference(OTHER_TYPE, was.text, now.text)
-    elif was.text == now.text or was.mesh != now.mesh:
-      yield difference(MESH, was.mesh, now.mesh)
-    else:
-      advice = _spelling_advice(path, was.text)
-      yield difference(SPELLING, was.text, now.text, advice)
-  if old.committed != new.committed:
+  kind = _placement_kind(was, now)
+  if kind == SPELLING:
+    advice = remedy.spelled(path, old, new, is_own, is_steady)
+    yield difference(kind, was.text, now.text, advice)
+  elif kind is not None:
+    shown = (was.mesh, now.mesh) if kind == MESH else _placements(was, now)
+    advice = remedy.placed(path, old, new, is_own, is_steady)
+    yield difference(kind, *shown, advice)
+  elif old.committed != new.committed:  # else that goes away with the rest
     said = {True: "committed", False: "uncommitted"}
-    yield difference(COMMITTED, said[old.committed], said[new.committed])
-  if old.layout != new.layout:
-    yield difference(LAYOUT, "another", "this one")
+    advice = remedy.committed(path, old, new, is_own)
+    yield difference(COMMITTED, said[old.committed], said[new.committed], advice)
+  if old.layout != new.layout and kind is None:
+    advice = remedy.layout(path, old, new, is_own)
+    yield difference(LAYOUT, old.layout, new.layout, advice)
+
+
+def _placement_kind(was: Placement, now: Placement) -> str | None:
+  if not _same_place(was, now):
+    return PLACEMENT
+  if was.spelling == now.spelling:
+    return None
+  if not was.mesh or not now.mesh:
+    return OTHER_TYPE
+  is_mesh = was.text == now.text or was.mesh != now.mesh
+  return MESH if is_mesh else SPELLING
 
 
 def _same_place(a: Placement, b: Placement) -> bool:
@@ -229,54 +277,97 @@ def _placements(old: Placement, new: Placement) -> tuple[str, str]:
   return was, now
 
 
-def _spelling_advice(path: Path, earlier: str) -> str:
-  if not path.is_base_array:
-    return f"write {earlier} for it wherever it is placed"
-  # The spelling is the base array's, which its owner does not write.
-  if not _pjit.physical_out_shardings():
-    return "switch this wheel's rule on: JAXLIB_PJIT_PHYSICAL_OUT_SHARDINGS=1"
-  return "place it with jax.device_put and one sharding, wherever it is made"
-
-
 def _static_differences(
-    old: Statics, new: Statics, texts: Mapping[Any, str]
+    old: Statics, new: Statics, values: Mapping[Any, tuple[str, Value]]
 ) -> Iterator[Difference]:
-  was, now = dict(old), dict(new)
-  moved = {*was.values()} & {*now.values()}
-  for path in dict.fromkeys((*now, *was)):
-    a, b = was.get(path), now.get(path)
-    if a == b:
+  was, now = ({name: rest for name, *rest in each} for each in (old, new))
+  for name in dict.fromkeys((*now, *was)):
+    a, b = was.get(name), now.get(name)
+    if a is None or b is None:
+      texts = (values[each[1]][1].text if each else NOT_PASSED for each in (a, b))
+      yield Difference(STATIC, name, *texts, f"pass {name} in every call")
       continue
-    old_text, new_text = texts.get(a, NOT_PASSED), texts.get(b, NOT_PASSED)
-    if old_text == new_text:
-      old_text = "another that is shown alike"
-    is_moved = (a is None and b in moved) or (b is None and a in moved)
-    advice = STATIC_PASSED_OTHERWISE if is_moved else ADVICE[STATIC]
-    yield Difference(STATIC, path, old_text, new_text, advice)
+    if a[1] != b[1]:
+      yield from static_value_differences(values[a[1]], values[b[1]])
+    elif a[0] != b[0]:
+      way = {True: "by position", False: "by name"}
+      yield Difference(STATIC, name, way[a[0]], way[b[0]], remedy.ONE_WAY)
 
 
-def _structure_difference(old: Structure, new: Structure) -> Difference:
-  in_old, in_new = set(old.paths), set(new.paths)
-  gone = [path for path in old.paths if path not in in_new]
-  added = [path for path in new.paths if path not in in_old]
-  if gone or added:
-    was = f"with {gone[0]}" if gone else f"without {added[0]}"
-    now = f"with {added[0]}" if added else f"without {gone[0]}"
-  else:
-    was, now = _where_they_part(old.text, new.text)
-  return Difference(STRUCTURE, "", was, now, ADVICE[STRUCTURE])
+def static_value_differences(
+    old: tuple[str, Value], new: tuple[str, Value], is_strict: bool = False
+) -> Iterator[Difference]:
+  """What tells one static argument from another, to the end."""
+  (path, was), (_, now) = old, new
+  found = list(differing(path, was, now, is_strict))
+  if not found and not is_strict:  # equal in all that is looked at
+    found = [(path, was, now)]
+  for where, a, b in found:
+    advice = remedy.value(where, a, b)
+    is_whole = where == path
+    yield Difference(
+        STATIC, where, *_texts(a, b, None if is_whole else (was, now)), advice
+    )
 
 
-def _where_they_part(old: str, new: str) -> tuple[str, str]:
-  """A little of two texts around the first character that differs."""
+_MAX_WHOLE = 40  # characters
+
+
+def _texts(
+    was: Value | None,
+    now: Value | None,
+    wholes: tuple[Value, Value] | None = None,
+) -> tuple[str, str]:
+  old, new = (NOT_THERE if each is None else each.text for each in (was, now))
   if old == new:
-    return "another that is shown alike", new[:_SHOWN_AFTER]
-  pairs = enumerate(zip(old, new))
-  shorter = min(len(old), len(new))
-  same = next((index for index, (a, b) in pairs if a != b), shorter)
-  start, end = max(0, same - _SHOWN_BEFORE), same + _SHOWN_AFTER
-  was, now = (
-      f"{'...' * (start > 0)}{text[start:end]}{'...' * (len(text) > end)}"
-      for text in (old, new)
-  )
-  return was, now
+    return ALIKE, new
+  if wholes is not None and wholes[0].type_name not in ("arguments", "tuple"):
+    had, has = (whole.text for whole in wholes)
+    if max(len(had), len(has)) <= _MAX_WHOLE:
+      return f"{old} in {had}", f"{new} in {has}"
+  return old, new
+
+
+def structure_differences(
+    old: Structure, new: Structure, own: set[str], is_strict: bool = False
+) -> Iterator[Difference]:
+  """What tells one structure from another, to the end."""
+  found = []
+  for path in dict.fromkeys((*old.arguments, *new.arguments)):
+    was, now = old.arguments.get(path), new.arguments.get(path)
+    if was is None or now is None:
+      yield _not_passed_argument(path, was, now)
+    else:
+      found += differing(path, was, now, is_strict)
+  if not found and not is_strict and old.arguments.keys() == new.arguments.keys():
+    yield Difference(STRUCTURE, "", *_whole(old.text, new.text), "")
+  for path, was, now in found:
+    is_own = any(each.startswith(path) for each in own)
+    advice = remedy.structure(path, was, now, is_own)
+    texts = _structure_texts(was, now)
+    yield Difference(STRUCTURE, path, *texts, advice, is_own)
+
+
+def _whole(old: str, new: str) -> tuple[str, str]:
+  return (ALIKE, new) if old == new else (old, new)
+
+
+def _not_passed_argument(
+    path: str, was: Value | None, now: Value | None
+) -> Difference:
+  texts = (NOT_PASSED if each is None else _container(each) for each in (was, now))
+  return Difference(STRUCTURE, path, *texts, f"pass {path} in every call")
+
+
+def _structure_texts(was: Value | None, now: Value | None) -> tuple[str, str]:
+  a, b = (NOT_THERE if each is None else _container(each) for each in (was, now))
+  return (ALIKE, b) if a == b else (a, b)
+
+
+def _container(value: Value) -> str:
+  """What a part of a structure is, in words."""
+  if not value.is_node:
+    return value.text
+  article = "an" if value.type_name[:1] in "aeiouAEIOU" else "a"
+  size = f" of {len(value.parts)}" if value.type_name in ("list", "tuple") else ""
+  return f"{article} {value.type_name}{size}"

@@ -133,7 +133,11 @@ def _because(dispatch: Dispatch) -> list[str]:
   lines = []
   if dispatch.reason is not None:
     lines.append(f"{NEVER}: {dispatch.reason}")
-  lines += map(str, dispatch.differences[:MAX_SHOWN])
+  for difference in dispatch.differences[:MAX_SHOWN]:
+    lines.append(str(difference))
+    if difference.advice:
+      own = "it is this function's own output; " * difference.is_fed_back
+      lines.append(f"  to fix it: {own}{difference.advice}")
   if len(dispatch.differences) > MAX_SHOWN:
     lines.append(f"and {len(dispatch.differences) - MAX_SHOWN} more differences")
   if dispatch.dropped:
@@ -141,6 +145,6 @@ def _because(dispatch: Dispatch) -> list[str]:
         f"the last {MAX_SIGNATURES} signatures were compared, "
         f"{dispatch.dropped} older ones are forgotten"
     )
-  if dispatch.advice:
-    lines.append(f"to mend it: {dispatch.advice}")
+  if dispatch.reason in REASON_ADVICE:
+    lines.append(f"to fix it: {REASON_ADVICE[dispatch.reason]}")
   return lines

@@ -31,14 +31,23 @@ from typing import Any, NamedTuple
 from jaxlib import _fastpath_ahead as ahead
 from jaxlib import _fastpath_compilations as compilations
 from jaxlib import _fastpath_dispatch as dispatches
+from jaxlib import _fastpath_equinox as equinox
 from jaxlib import _fastpath_origin as origin
 from jaxlib import _fastpath_signature as signatures
 from jaxlib import _fastpath_telemetry as telemetry
 from jaxlib._fastpath_compilations import Operation
-from jaxlib._fastpath_difference import Difference, Structure
+from jaxlib._fastpath_difference import GONE, Difference, FedBack
 from jaxlib._fastpath_dispatch import Dispatch
 from jaxlib._fastpath_history import History, history_of, lock
-from jaxlib._fastpath_signature import Path, Signature, short_text
+from jaxlib._fastpath_signature import Signature
+from jaxlib._fastpath_structure import (
+  NO_NAMES,
+  Parameters,
+  Structure,
+  parameters_of,
+  structure_of,
+)
+from jaxlib._fastpath_text import without_addresses
 
 # JAX and its C++ are looked up, never imported: importing them first would read
 # a program's settings before the program has made them.
@@ -56,6 +65,7 @@ class _Begun(NamedTuple):
   kwargs: dict[str, Any]
   history: History
   signature: Signature | None
+  leaves: list[Any]
   reason: str | None  # known from the arguments
   is_first: bool
   events: dict[str, int]
@@ -92,22 +102,23 @@ def _is_static(cache_miss: Any, index: int, count: int) -> bool:
 
 
 def _arguments(
-    cache_miss: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    cache_miss: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    parameters: Parameters = NO_NAMES,
 ) -> Iterator[tuple[str, Any, bool]]:
-  """Each argument as JAX writes its path, and whether it is static."""
+  """Each argument under its parameter's name, and whether it is static."""
   for index, value in enumerate(args):
-    yield f"args[{index}]", value, _is_static(cache_miss, index, len(args))
+    is_static = _is_static(cache_miss, index, len(args))
+    yield parameters.name(index), value, is_static
   for name, value in sorted(kwargs.items()):
-    yield f"kwargs[{name!r}]", value, name in cache_miss.static_argnames
+    yield name, value, name in cache_miss.static_argnames
 
 
-def _paths(registry: Any, prefix: str, argument: Any) -> Iterator[Path]:
-  """The path of each leaf that the dispatch registry makes of an argument."""
-  default = sys.modules["jaxlib._jax.pytree"].default_registry()
-  for path, leaf in default.flatten_with_path(argument)[0]:
-    text = prefix + "".join(map(str, path))
-    for base in registry.flatten(leaf)[0]:
-      yield Path(text, base is not leaf)
+def _parameters(history: History, cache_miss: Any) -> Parameters:
+  if history.parameters is None:
+    history.parameters = parameters_of(cache_miss.fun)
+  return history.parameters
 
 
 def _leaf_numbers(history: History, leaves: list[Any]) -> list[int]:
@@ -173,32 +184,50 @@ def _signature(
     cache_miss: Any,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
-) -> Signature:
-  """The call's signature.
+) -> tuple[Signature, list[Any]]:
+  """The call's signature, and its flattened arguments.
 
   Raises:
     _NoSignature, _Uninteresting: it has none.
   """
   statics, leaves, treedefs = [], [], []
-  for path, value, is_static in _arguments(cache_miss, args, kwargs):
+  names = _parameters(history, cache_miss)
+  arguments = list(_arguments(cache_miss, args, kwargs, names))
+  for index, (name, value, is_static) in enumerate(arguments):
     if is_static:
       key = signatures.static_key(value)
-      history.note_static(key, functools.partial(short_text, value))
-      statics.append((path, key))
+      described = functools.partial(
+          equinox.described_static, cache_miss.fun, name, value
+      )
+      history.note_static(key, described)
+      # One may be passed by name and by position, which is not one signature.
+      statics.append((name, index < len(args), key))
       continue
     flat, treedef = cache_miss.registry.flatten(value)
-    treedefs.append((path, treedef))
+    treedefs.append((name, treedef))
     leaves += flat
   numbers = array.array("I", _leaf_numbers(history, leaves)).tobytes()
   structure = signatures.structure_key(treedefs)
-
-  def made() -> Structure:
-    paths = tuple(_all_paths(cache_miss, args, kwargs))
-    return Structure(paths, _text(treedefs))
-
-  history.note_structure(structure, made)
+  history.note_structure(
+      structure,
+      lambda: _structure(cache_miss, arguments, args, treedefs),
+  )
   configs = tuple(map(signatures.config_value, _configs()[1]))
-  return Signature(structure, tuple(statics), numbers, configs)
+  return Signature(structure, tuple(statics), numbers, configs), leaves
+
+
+def _structure(
+    cache_miss: Any,
+    arguments: list[tuple[str, Any, bool]],
+    args: tuple[Any, ...],
+    treedefs: list[tuple[str, Any]],
+) -> Structure:
+  return structure_of(
+      cache_miss.registry,
+      [(name, value) for name, value, is_static in arguments if not is_static],
+      equinox.renamed_leaves(cache_miss.fun, args),
+      _text(treedefs),
+  )
 
 
 def _text(treedefs: list[tuple[str, Any]]) -> str:
@@ -207,15 +236,7 @@ def _text(treedefs: list[tuple[str, Any]]) -> str:
     text = ", ".join(str(treedef) for _, treedef in treedefs)
   except Exception:  # a user's repr may raise
     return ""
-  return signatures.without_addresses(text)[:_MAX_STRUCTURE_TEXT]
-
-
-def _all_paths(
-    cache_miss: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Iterator[Path]:
-  for prefix, value, is_static in _arguments(cache_miss, args, kwargs):
-    if not is_static:
-      yield from _paths(cache_miss.registry, prefix, value)
+  return without_addresses(text)[:_MAX_STRUCTURE_TEXT]
 
 
 def _history(
@@ -248,12 +269,12 @@ def begin(
   if origin.is_below(history.definition.package):
     is_traced = not sys.modules["jax._src.core"].trace_state_clean()
     return None if is_traced else Operation(cache_miss, args, kwargs)
-  signature, reason = None, None
+  signature, leaves, reason = None, [], None
   is_first = history.begin(cache_miss.slow_dispatches)
   try:
     if not sys.modules["jax._src.core"].trace_state_clean():
       raise _Uninteresting
-    signature = _signature(history, cache_miss, args, kwargs)
+    signature, leaves = _signature(history, cache_miss, args, kwargs)
   except _NoSignature as no_signature:
     reason = str(no_signature)
   except _Uninteresting:
@@ -268,6 +289,7 @@ def begin(
       kwargs,
       history,
       signature,
+      leaves,
       reason,
       is_first,
       compilations.begin(),
@@ -295,19 +317,21 @@ def end(begun: _Begun | Operation | None, dispatched: Any) -> None:
   if reason is None and _raised_before(begun):
     reason = dispatches.RAISED
   caller = origin.caller()
-  unlike_ahead = _unlike_ahead(begun)
+  outputs = begun.cache_miss.registry.flatten(dispatched[0])[0]
+  found = _unlike_ahead(begun)
+  if reason is None and not begun.is_first:
+    found = _differences(begun, outputs)
+  begun.history.note_outputs(outputs)
   with lock:
     is_news = reason not in begun.history.reasons
-    dispatch = _explained(begun, reason, caller, seconds, unlike_ahead)
+    dispatch = _explained(begun, reason, found, caller, seconds)
     listeners = list(_listeners)
   telemetry.end_annotation(begun.annotation, dispatch.cause)
   telemetry.record(dispatch.function, dispatch.cause, seconds)
   for listener in listeners:
     listener(dispatch)
-  flag = sys.modules["jax._src.config"].explain_cache_misses
-  # A call that was traced JAX explains by itself, and its tests count the logs.
-  if dispatch.is_miss and is_news and not dispatch.traced and flag.value:
-    logger.warning("%s", dispatch)
+  if dispatch.is_miss and is_news:
+    _log(dispatch)
 
 
 def _unlike_ahead(begun: _Begun) -> tuple[Difference, ...]:
@@ -320,24 +344,61 @@ def _unlike_ahead(begun: _Begun) -> tuple[Difference, ...]:
 def _raised_before(begun: _Begun) -> bool:
   """Whether jaxlib has an entry that a call which raised left unfilled."""
   history, signature = begun.history, begun.signature
-  # The call after it is traced anew, since it was not to its end. Only from
-  # then on is an entry missing that should be there.
-  is_again = signature in history.signatures or not begun.events["traced"]
-  return signature in history.raised and is_again
+  # The call after it is traced, since it was not to its end, and so is the one
+  # after a cleared cache.
+  return signature in history.raised and (
+      not begun.events["traced"]
+      or history.is_jitted_anew(signature, begun.cache_miss)
+  )
+
+
+def _differences(begun: _Begun, outputs: list[Any]) -> tuple[Difference, ...]:
+  history, signature = begun.history, begun.signature
+
+  @functools.cache
+  def own() -> dict[int, int]:
+    return history.own_outputs()
+
+  @functools.cache
+  def returned() -> list[int]:
+    try:
+      return _leaf_numbers(history, outputs)
+    except (_NoSignature, _Uninteresting):
+      return []
+
+  def fed_back(index: int, number: int) -> FedBack | None:
+    output = own().get(id(begun.leaves[index]))
+    if output is None:
+      return None
+    return FedBack(output < len(returned()) and returned()[output] == number)
+
+  def strictly() -> Iterator[Difference]:
+    cache_miss, fun = begun.cache_miss, begun.cache_miss.fun
+    names = _parameters(history, cache_miss)
+    arguments = list(_arguments(cache_miss, begun.args, begun.kwargs, names))
+    structure = _structure(cache_miss, arguments, begun.args, [])
+    statics = {
+        signatures.static_key(value): equinox.described_static(fun, name, value)
+        for name, value, is_static in arguments
+        if is_static
+    }
+    yield from history.strict_differences(signature, structure, statics)
+
+  return history.differences(
+      signature, _configs()[0], fed_back, strictly
+  )
 
 
 def _explained(
     begun: _Begun,
     reason: str | None,
+    found: tuple[Difference, ...],
     caller: origin.Caller,
     seconds: float,
-    unlike_ahead: tuple[Difference, ...],
 ) -> Dispatch:
   history = begun.history
-  found = unlike_ahead
-  if reason is None and not begun.is_first:
-    found = history.differences(begun.signature, _configs()[0])
-  history.end(begun.signature)
+  is_new = bool(found) and found[0].kind != GONE
+  history.end(begun.signature, begun.cache_miss, is_new)
   if reason is not None and not begun.events["traced"]:
     history.reasons.add(reason)
   return Dispatch(
@@ -348,7 +409,7 @@ def _explained(
       seconds,
       **begun.events,
       entry=history.seen,
-      is_first=begun.is_first and not unlike_ahead,
+      is_first=begun.is_first and not found,
       differences=found,
       reason=reason,
       dropped=history.dropped,
@@ -359,6 +420,30 @@ def _explained(
 
 def _name(cache_miss: Any) -> str:
   return origin.name_of(cache_miss.fun, cache_miss.function_name)
+
+
+def _log(dispatch: Dispatch) -> None:
+  """Logs a miss while JAX's flag is on.
+
+  JAX warns of a call that was traced by itself, and its tests count the
+  warnings. So ours is no warning then, but shown wherever warnings are.
+  """
+  flag = sys.modules["jax._src.config"].explain_cache_misses
+  if not flag.value or not logger.isEnabledFor(logging.WARNING):
+    return
+  if not dispatch.traced:
+    logger.warning("%s", dispatch)
+    return
+  record = logger.makeRecord(
+      logger.name, logging.INFO, __file__, 0, "%s", (dispatch,), None
+  )
+  if logger.hasHandlers():
+    logger.handle(record)
+  else:
+    _to_stderr.handle(record)
+
+
+_to_stderr = logging._StderrHandler(logging.INFO)  # as where nothing is set up
 
 
 def _reason(begun: _Begun, dispatched: Any) -> str:

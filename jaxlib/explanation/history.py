@@ -20,10 +20,11 @@ repr.
 
 from __future__ import annotations
 
+import collections
 import itertools
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from jaxlib._fastpath_difference import (
@@ -33,16 +34,21 @@ from jaxlib._fastpath_difference import (
     NOT_TOLD,
     Difference,
     Meanings,
-    Structure,
+    Origin,
     differences,
     distance,
+    static_value_differences,
+    structure_differences,
     whole_call,
 )
 from jaxlib._fastpath_lineage import lineage_of
 from jaxlib._fastpath_origin import Definition
 from jaxlib._fastpath_signature import Leaf, Signature
+from jaxlib._fastpath_structure import Parameters, Structure
+from jaxlib._fastpath_value import Value, numbers
 
 MAX_SIGNATURES = 64  # of one function
+_MAX_OUTPUTS = 4  # calls whose outputs are remembered
 
 lock = threading.RLock()
 _function_numbers = itertools.count(1)
@@ -57,13 +63,20 @@ class History:
     self.function_number = next(_function_numbers)
     self.definition: Definition | None = None
     self.lineage = 0
-    self.signatures: dict[Signature, None] = {}
-    self.raised: dict[Signature, None] = {}  # of calls that did
+    self.parameters: Parameters | None = None
+    # With what stands for the jitted function that each was dispatched by.
+    self.signatures: dict[Signature, Any] = {}
+    self.raised: dict[Signature, Any] = {}  # of calls that did
     self.seen = 0
+    self._twins = 0  # of those, equal to others in all but their parts
     self.reasons: set[str] = set()
     # What stands for parts of signatures, and its meaning.
-    self._structures: dict[int, Structure] = {}
-    self._statics: dict[Any, str] = {}
+    self._structures: dict[Any, Structure] = {}
+    self._statics: dict[Any, tuple[str, Value]] = {}
+    # The outputs of the last calls, while they live.
+    self._outputs: collections.deque[list[weakref.ref]] = collections.deque(
+        maxlen=_MAX_OUTPUTS
+    )
     self._leaves: dict[int, Leaf] = {}
     self._numbers: dict[Any, int] = {}  # by what makes each leaf
     self._next_number = itertools.count()
@@ -83,7 +96,7 @@ class History:
 
   @property
   def dropped(self) -> int:
-    return self.seen - len(self.signatures)
+    return self.seen - self._twins - len(self.signatures)
 
   def begin(self, slow_dispatches: int) -> bool:
     """Has nothing forgotten until `end` or `give_up`.
@@ -104,20 +117,48 @@ class History:
       self._running += 1
       return is_first
 
-  def end(self, signature: Signature | None) -> None:
-    """Remembers the signature of a dispatch, if it has one."""
+  def end(
+      self, signature: Signature | None, jitted: Any, is_new: bool = False
+  ) -> None:
+    """Remembers the signature of a dispatch, if it has one.
+
+    Args:
+      signature: the dispatch's.
+      jitted: the jitted function's `CacheMiss`.
+      is_new: whether it is new though a signature is equal to it.
+    """
     with lock:
       self._ended += 1
       if signature is not None:
-        self.seen += signature not in self.signatures
-        _add(self.signatures, signature)
+        is_twin = is_new and signature in self.signatures
+        self._twins += is_twin
+        self.seen += is_twin or signature not in self.signatures
+        _add(self.signatures, signature, numbers.of(jitted))
       self._settle()
+
+  def is_jitted_anew(self, signature: Signature, jitted: Any) -> bool:
+    """Whether another jitted function had a signature before this one has."""
+    known = self.signatures.get(signature)
+    return known is not None and known != numbers.of(jitted)
+
+  def note_outputs(self, outputs: list[Any]) -> None:
+    """Remembers what a dispatch returned, and keeps none of it alive."""
+    try:
+      self._outputs.append(list(map(weakref.ref, outputs)))
+    except TypeError:  # not all are arrays
+      return
+
+  def own_outputs(self) -> dict[int, int]:
+    """The index of each output that lives, by its `id`."""
+    outputs = (enumerate(refs) for refs in tuple(self._outputs))
+    pairs = itertools.chain.from_iterable(outputs)
+    return {id(array): index for index, ref in pairs if (array := ref()) is not None}
 
   def give_up(self, raised: Signature | None = None) -> None:
     """For a dispatch that raised, or is no call of its own."""
     with lock:
       if raised is not None:
-        _add(self.raised, raised)
+        _add(self.raised, raised, None)
       self._settle()
 
   def number_of(self, key: Any, leaf: Callable[[], Leaf]) -> int:
@@ -130,14 +171,16 @@ class History:
         self._leaves.setdefault(number, made)
     return number
 
-  def note_static(self, key: Any, text: Callable[[], str]) -> None:
-    """Has `text`, which is asked for once, shown for what `key` stands for."""
+  def note_static(
+      self, key: Any, described: Callable[[], tuple[str, Value]]
+  ) -> None:
+    """Has what is described, once, stand behind `key`."""
     if key not in self._statics:
-      made = text()
+      made = described()
       with lock:
         self._statics[key] = made
 
-  def note_structure(self, key: int, make: Callable[[], Structure]) -> None:
+  def note_structure(self, key: Any, make: Callable[[], Structure]) -> None:
     """Has what `make` makes, which is asked for once, stand behind `key`."""
     if key not in self._structures:
       made = make()
@@ -145,27 +188,51 @@ class History:
         self._structures[key] = made
 
   def differences(
-      self, signature: Signature | None, config_names: tuple[str, ...]
+      self,
+      signature: Signature | None,
+      config_names: tuple[str, ...],
+      origin: Origin,
+      strictly: Callable[[], Iterator[Difference]],
   ) -> tuple[Difference, ...]:
-    """From the closest signature that is remembered."""
+    """From the closest signature that is remembered.
+
+    Args:
+      signature: the dispatch's.
+      config_names: of the signature's configuration.
+      origin: where arguments come from.
+      strictly: for a signature like an earlier one, what tells them apart.
+    """
     if signature is None:
       return (whole_call(NOT_TOLD),)
-    if not self.signatures:
+    with lock:
+      known = dict(self.signatures)
+    if not known:
       return (whole_call(NOT_NOTED),)
-    if signature in self.signatures:
-      return (whole_call(GONE),)
-    closest = min(
-        reversed(self.signatures),
-        key=lambda old: distance(old, signature, self._leaves),
-    )
+    if signature in known:
+      return tuple(strictly()) or (whole_call(GONE),)
     meanings = Meanings(
         self._structures, self._statics, self._leaves, config_names
     )
-    found = tuple(differences(closest, signature, meanings))
+    closest = min(
+        reversed(known), key=lambda old: distance(old, signature, meanings)
+    )
+    found = tuple(differences(closest, signature, meanings, origin))
     # A configuration value may be no part of the cache's key: one is the cause
     # only if nothing else is.
     others = tuple(d for d in found if d.kind != CONFIG)
     return others or found or (whole_call(NOT_TOLD),)
+
+  def strict_differences(
+      self,
+      signature: Signature,
+      structure: Structure,
+      statics: dict[Any, tuple[str, Value]],
+  ) -> Iterator[Difference]:
+    """What tells a call from one whose parts have the same hashes."""
+    for key, described in statics.items():
+      yield from static_value_differences(self._statics[key], described, True)
+    known = self._structures[signature.structure]
+    yield from structure_differences(known, structure, set(), True)
 
   def _settle(self) -> None:
     self._running -= 1
@@ -180,7 +247,7 @@ class History:
     """Drops what no signature has, of calls that have none too."""
     kept = (*self.signatures, *self.raised)
     structures = {signature.structure for signature in kept}
-    statics = {key for signature in kept for _, key in signature.statics}
+    statics = {key for signature in kept for *_, key in signature.statics}
     leaves = {
         number
         for signature in kept
@@ -194,10 +261,12 @@ class History:
     self._forget_at = 2 * self._size() + 1024
 
 
-def _add(signatures: dict[Signature, None], signature: Signature) -> None:
+def _add(
+    signatures: dict[Signature, Any], signature: Signature, jitted: Any
+) -> None:
   """The newest come last, one that came again among them."""
   signatures.pop(signature, None)
-  signatures[signature] = None
+  signatures[signature] = jitted
   if len(signatures) > MAX_SIGNATURES:
     del signatures[next(iter(signatures))]
 

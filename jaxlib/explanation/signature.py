@@ -20,15 +20,12 @@ short texts.
 
 from __future__ import annotations
 
-import itertools
-import re
 import sys
-import weakref
 from typing import Any, NamedTuple
 
 import numpy as np
-
-MAX_TEXT = 120  # characters of a user's object that are shown
+from jaxlib._fastpath_text import short_text
+from jaxlib._fastpath_value import numbers
 
 
 class Placement(NamedTuple):
@@ -39,6 +36,7 @@ class Placement(NamedTuple):
   spelling: Any  # equal if the fastpath takes the two for the same
   text: str
   mesh: str  # empty if it has none
+  code: str  # to write, where `mesh` is the mesh; empty if there is none
 
 
 class Leaf(NamedTuple):
@@ -49,45 +47,18 @@ class Leaf(NamedTuple):
   weak_type: bool
   committed: bool
   placement: Placement | None  # None for what is not a jax Array
-  layout: int | None  # a hash
+  layout: str  # empty where there is none
   kind: str  # of value: "Array", "ndarray" or a Python type
-
-
-class Path(NamedTuple):
-  """Where a flattened argument is, as JAX writes paths."""
-
-  text: str
-  is_base_array: bool  # of an extended leaf, such as a key
-
-  def __str__(self) -> str:
-    return f"{self.text} (base array)" if self.is_base_array else self.text
 
 
 class Signature(NamedTuple):
   """What the fastpath compares of a call."""
 
   structure: int  # a hash, of what its nodes are made with, too
-  statics: tuple[tuple[str, Any], ...]  # path, and what stands for the value
+  # Name, whether by position, and what stands for the value.
+  statics: tuple[tuple[str, bool, Any], ...]
   leaves: bytes  # 32-bit numbers that stand for `Leaf`s
   configs: tuple[Any, ...]
-
-
-def short_text(value: Any) -> str:
-  """`repr` in a line, at most `MAX_TEXT` long; the type's where it raises."""
-  try:
-    text = repr(value)
-  except Exception:  # a user's repr may raise anything
-    return f"<{type(value).__name__}>"
-  text = " ".join(without_addresses(text[: 2 * MAX_TEXT]).split())
-  return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}..."
-
-
-_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
-
-
-def without_addresses(text: str) -> str:
-  """A text without what tells apart objects that may be equal."""
-  return _ADDRESS.sub("", text)
 
 
 def static_key(value: Any) -> Any:
@@ -125,28 +96,6 @@ def _metadata_hash(made_with: Any) -> int:
     return 0
 
 
-class _MeshNumbers:
-  """Numbers that stand for meshes. A mesh that is gone has no number again."""
-
-  def __init__(self) -> None:
-    self._numbers: dict[int, tuple[weakref.ref, int]] = {}
-    self._next = itertools.count()
-
-  def of(self, mesh: Any) -> int:
-    known = self._numbers.get(id(mesh))
-    if known is not None and known[0]() is mesh:
-      return known[1]
-    key, number = id(mesh), next(self._next)
-    self._numbers[key] = (
-        weakref.ref(mesh, lambda _: self._numbers.pop(key, None)),
-        number,
-    )
-    return number
-
-
-_meshes = _MeshNumbers()
-
-
 def _where(sharding: Any, rank: int) -> Any:
   """Equal if two shardings of the same devices place such an array alike."""
   kind = getattr(sharding, "memory_kind", None)
@@ -156,13 +105,34 @@ def _where(sharding: Any, rank: int) -> Any:
     return kind, hash(sharding)
 
 
-def _text(sharding: Any) -> str:
+def _text_and_code(sharding: Any) -> tuple[str, str]:
+  """What is shown of a sharding, and what to write for it."""
   spec = getattr(sharding, "spec", None)
-  text = short_text(sharding if spec is None else spec)
-  text = text.replace("PartitionSpec(", "P(")
   kind = getattr(sharding, "memory_kind", None)
   is_default = kind in (None, _default_kind(sharding))
-  return text if is_default else f"{text} in {kind}"
+  if spec is not None:
+    text = short_text(spec).replace("PartitionSpec(", "P(")
+    memory = "" if is_default else f", memory_kind={kind!r}"
+    code = f"NamedSharding(mesh, {text}{memory})"
+  elif type(sharding).__name__ == "SingleDeviceSharding":
+    (device,) = sharding._device_assignment
+    text = code = device_code(device)
+    if not is_default:
+      code = f"SingleDeviceSharding({code}, memory_kind={kind!r})"
+  else:
+    text, code = short_text(sharding), ""
+  return text if is_default else f"{text} in {kind}", code
+
+
+def device_code(device: Any) -> str:
+  """A device as the user writes it."""
+  backends = sys.modules["jax._src.xla_bridge"]
+  for argument in ((), (device.platform,)):
+    devices = backends.devices(*argument)
+    if device in devices:
+      name = f"jax.devices({', '.join(map(repr, argument))})"
+      return f"{name}[{devices.index(device)}]"
+  return short_text(device)
 
 
 def _default_kind(sharding: Any) -> str | None:
@@ -178,7 +148,7 @@ def _spelling(sharding: Any) -> Any:
   if mesh is None:
     return type(sharding).__name__, hash(sharding)
   return (
-      _meshes.of(mesh),
+      numbers.of(mesh),
       sharding.spec,
       sharding._memory_kind,
       sharding._logical_device_ids,
@@ -200,15 +170,17 @@ def array_leaf(compared: Compared) -> Leaf:
   """It in the form that shows differences."""
   shape, dtype, weak_type, committed, sharding, layout = compared
   mesh = getattr(sharding, "mesh", None)
+  text, code = _text_and_code(sharding)
   placement = Placement(
       _where(sharding, len(shape)),
       tuple(device.id for device in sharding._device_assignment),
       _spelling(sharding),
-      _text(sharding),
+      text,
       "" if mesh is None else short_text(mesh),
+      code,
   )
-  kind = "Array"
-  return Leaf(shape, dtype, weak_type, committed, placement, hash(layout), kind)
+  shown = "" if layout is None else str(layout)
+  return Leaf(shape, dtype, weak_type, committed, placement, shown, "Array")
 
 
 # A subclass counts as the first that it is of.
@@ -222,10 +194,10 @@ def other_leaf(value: Any) -> Leaf | None:
   """
   for kind in _PYTHON_SCALARS:
     if isinstance(value, kind):
-      return Leaf((), None, True, False, None, None, kind.__name__)
+      return Leaf((), None, True, False, None, "", kind.__name__)
   if isinstance(value, (np.ndarray, np.generic)):
     dtype = sys.modules["jax._src.dtypes"].canonicalize_dtype(value.dtype)
-    return Leaf(value.shape, dtype, False, False, None, None, "ndarray")
+    return Leaf(value.shape, dtype, False, False, None, "", "ndarray")
   return None
 
 
@@ -234,6 +206,7 @@ class _Opaque(NamedTuple):
 
   type_and_hash: tuple[str, int]
   text: str
+  code: str  # to write; empty if there is none
 
   def __str__(self) -> str:
     return self.text
@@ -280,5 +253,12 @@ def config_value(state: Any) -> Any:
   if known is None:
     if len(_opaque) >= _MAX_OPAQUE:
       _opaque.clear()
-    known = _opaque[key] = _Opaque(key, short_text(value))
+    known = _opaque[key] = _Opaque(
+        key, short_text(value), _code(value)
+    )
   return known
+
+
+def _code(value: Any) -> str:
+  is_device = hasattr(value, "platform") and hasattr(value, "device_kind")
+  return device_code(value) if is_device else ""

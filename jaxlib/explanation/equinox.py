@@ -1,0 +1,77 @@
+
+"""How Equinox passes a user's arguments on, so that the user's own names show.
+
+`equinox.filter_jit` hands a function of its own to `jax.jit`, whose arguments
+are the arrays of the user's, and one static argument: the rest of them. Nothing
+is imported. Where a release does it otherwise, its own paths are shown.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from jaxlib import _fastpath_value as values
+from jaxlib._fastpath_structure import (
+    Parameters,
+    leaf_paths,
+    parameters_of,
+    partitioned,
+)
+from jaxlib._fastpath_value import Value, described
+
+_FILE = re.compile(r"[/\\]equinox[/\\]_jit\.py$")
+_BY_PLACE = re.compile(r"^\[0\]\[(\d+)\]")
+_BY_NAME = re.compile(r"^\[1\]\['(\w+)'\]")
+_FUNCTION = "the function"
+
+
+def _is_ours(function: Any, static: Any) -> bool:
+  code = getattr(function, "__code__", None)
+  is_its = code is not None and _FILE.search(code.co_filename) is not None
+  return is_its and type(static) is tuple and len(static) == 3
+
+
+def _parameters(static: Any) -> Parameters:
+  leaves, treedef = static[0]
+  try:
+    return parameters_of(treedef.unflatten(leaves))
+  except Exception:  # a callable that needs its arrays
+    return parameters_of(None)
+
+
+def renamed_leaves(function: Any, args: tuple[Any, ...]) -> dict[str, str]:
+  """The user's paths, by the paths in what is passed to `jax.jit`."""
+  if len(args) != 3 or not _is_ours(function, args[2]):
+    return {}
+  names, own = _parameters(args[2]), parameters_of(function)
+  fun, first, rest = (leaf_paths(treedef) for _, treedef in args[2])
+  paths = {
+      "fun": [_FUNCTION + path for path in fun],
+      "first": [names.name(0) + path for path in first],
+      "rest": [_user_path(path, names) for path in rest],
+  }
+  return {
+      f"{own.name(index)}[{part!r}][{leaf}]": path
+      for index in (0, 1)
+      for part in args[index]
+      for leaf, path in enumerate(paths[part])
+  }
+
+
+def _user_path(path: str, names: Parameters) -> str:
+  path = _BY_PLACE.sub(lambda found: names.name(int(found[1]) + 1), path)
+  return _BY_NAME.sub(r"\1", path)
+
+
+def described_static(function: Any, name: str, value: Any) -> tuple[str, Value]:
+  """A static argument under its name, or what it holds under the user's."""
+  if not _is_ours(function, value):
+    return name, described(value)
+  names = _parameters(value)
+  fun, first, rest = (partitioned(leaves, tree) for leaves, tree in value)
+  parts = {_FUNCTION: fun, names.name(0): first}
+  for label, kind in rest.parts.items():
+    for inner, part in kind.parts.items():
+      parts[_user_path(label + inner, names)] = part
+  return "", values.tree("arguments", parts)

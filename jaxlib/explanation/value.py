@@ -1,0 +1,295 @@
+# Copyright 2026 The JAX Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#     https://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""What tells a user's value from another: static arguments and metadata.
+
+A value is described part by part, once, so that what differs can be named to
+the end when another one comes. No description keeps a value alive, and none is
+compared by its text.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import dataclasses
+import enum
+import itertools
+import types
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from jaxlib._fastpath_text import MAX_TEXT, short_text
+
+
+class Where(enum.Enum):
+  """What of a call a value is in."""
+
+  STATIC = enum.auto()  # a static argument
+  LEAF = enum.auto()  # of a pytree, though it is no array
+  METADATA = enum.auto()  # of a pytree's node
+
+
+class Value(NamedTuple):
+  """A value by value.
+
+  Attributes:
+    type: stands for the type.
+    type_name: as it is shown.
+    token: equal if two values are equal, as far as can be told.
+    shown: its text; empty where the parts make it.
+    parts: by label, which is what a path adds for it: ".epoch", "[0]".
+    is_by_identity: whether it is equal to nothing but itself.
+    is_opened: whether the parts decide what is equal, rather than the token.
+    where: what it is in.
+  """
+
+  type: Any
+  type_name: str
+  token: Any
+  shown: str
+  parts: Mapping[str, Value]
+  is_by_identity: bool = False
+  is_opened: bool = False
+  where: Where = Where.STATIC
+
+  @property
+  def is_node(self) -> bool:
+    """Whether it is a container of a pytree, which has no text of its own."""
+    return isinstance(self.type, str) and self.token is None
+
+  @property
+  def text(self) -> str:
+    """In a line, `MAX_TEXT` long at most."""
+    text = self.shown or _text_of_parts(self)
+    return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}..."
+
+
+class Numbers:
+  """Numbers that stand for objects. One that is gone has no number again."""
+
+  def __init__(self) -> None:
+    self._numbers: dict[int, tuple[weakref.ref, int]] = {}
+    self._next = itertools.count()
+
+  def of(self, value: Any) -> Any:
+    known = self._numbers.get(id(value))
+    if known is not None and known[0]() is value:
+      return known[1]
+    key, number = id(value), next(self._next)
+    try:
+      ref = weakref.ref(value, lambda _: self._numbers.pop(key, None))
+    except TypeError:  # without room for a weak reference
+      return "id", key
+    self._numbers[key] = ref, number
+    return number
+
+
+numbers = Numbers()
+
+_MAX_PARTS = 20_000  # of one value
+_MAX_DEPTH = 24
+_MAX_KEPT = 2000  # characters of a text that are compared
+_SIMPLE = (type(None), bool, int, float, complex, str, bytes)
+
+
+def described(value: Any) -> Value:
+  """The description of a value. Its `hash` and `repr` may run."""
+  return _described(value, itertools.count(), 0)
+
+
+def leaf(kind: str, text: str) -> Value:
+  """What stands for a leaf of a pytree, whose own value is not compared."""
+  return Value(kind, text, kind, text, {})
+
+
+def tree(type_name: str, parts: Mapping[str, Value]) -> Value:
+  """What stands for a container: two of a type differ by their parts."""
+  return Value(type_name, type_name, None, "", parts, is_opened=True)
+
+
+# How the values of a type are taken apart, by the type's name: its parts, or all
+# of its description.
+special_parts: dict[tuple[str, str], Callable[[Any], Mapping[str, Any]]] = {}
+special: dict[str, Callable[..., Value]] = {}
+
+
+def _described(value: Any, count: Iterator[int], depth: int) -> Value:
+  kind = type(value)
+  key, name = numbers.of(kind), kind.__name__
+  if kind in _SIMPLE:
+    return _simple(value, key, name)
+  if next(count) > _MAX_PARTS or depth > _MAX_DEPTH:
+    return Value(key, name, _hash(value), f"<{name}>", {})
+  if name == "PyTreeDef":
+    return special[name](value)
+  if _is_partitioned(value):
+    return special["partitioned"](*value)
+  opened = _parts(value)
+  if opened is not None:
+    parts, decides = opened
+    inner = {k: _described(v, count, depth + 1) for k, v in parts.items()}
+    token = None if decides else _hash(value)
+    shown = "" if decides else short_text(value)
+    return Value(key, name, token, shown, inner, is_opened=decides)
+  if kind.__eq__ is object.__eq__:
+    text = short_text(value)
+    return Value(key, name, numbers.of(value), text, {}, is_by_identity=True)
+  return Value(key, name, _hash(value), short_text(value), {})
+
+
+def _simple(value: Any, key: Any, name: str) -> Value:
+  is_long = isinstance(value, (str, bytes)) and len(value) > _MAX_KEPT
+  token = (len(value), hash(value)) if is_long else value
+  return Value(key, name, token, short_text(value), {})
+
+
+def _hash(value: Any) -> Any:
+  try:
+    return hash(value)
+  except Exception:  # a user's may raise, and a list has none
+    return short_text(value)
+
+
+def _parts(value: Any) -> tuple[Mapping[str, Any], bool] | None:
+  """The parts of a value, and whether they decide what is equal to it.
+
+  None if it is not taken apart.
+  """
+  kind = type(value)
+  take_apart = special_parts.get((kind.__module__, kind.__name__))
+  if take_apart is not None:
+    return take_apart(value), True
+  if isinstance(value, (type, enum.Enum)):
+    return None
+  if isinstance(value, tuple) and kind.__eq__ is tuple.__eq__:
+    names = getattr(value, "_fields", None)
+    if isinstance(names, tuple) and len(names) == len(value):
+      return {f".{n}": part for n, part in zip(names, value)}, True
+    return _items(value), True
+  if isinstance(value, list):
+    return _items(value), True
+  if isinstance(value, (dict, collections.abc.Mapping)):
+    return {f"[{k!r}]": part for k, part in value.items()}, True
+  if isinstance(value, types.MethodType):
+    return {".__func__": value.__func__, ".__self__": value.__self__}, True
+  if kind.__eq__ is object.__eq__:
+    return None
+  if dataclasses.is_dataclass(value):
+    names = [f.name for f in dataclasses.fields(value) if f.compare]
+    parts = {f".{n}": getattr(value, n) for n in names if hasattr(value, n)}
+    return parts, _has_generated_eq(kind)
+  own = getattr(value, "__dict__", None)
+  return ({f".{n}": part for n, part in own.items()}, False) if own else None
+
+
+def _items(value: Any) -> dict[str, Any]:
+  return {f"[{index}]": part for index, part in enumerate(value)}
+
+
+def _is_partitioned(value: Any) -> bool:
+  """Whether it is a flattened pytree: a tuple of its leaves, and its treedef."""
+  return (
+      type(value) is tuple
+      and len(value) == 2
+      and type(value[1]).__name__ == "PyTreeDef"
+      and type(value[0]) is tuple
+      and value[1].num_leaves == len(value[0])
+  )
+
+
+def _has_generated_eq(kind: type) -> bool:
+  return "<string>" in getattr(
+      getattr(kind.__eq__, "__code__", None), "co_filename", ""
+  ) or getattr(kind.__eq__, "__qualname__", "").startswith("__create_fn__")
+
+
+def _text_of_parts(value: Value) -> str:
+  """As Python would write it, for a few parts."""
+  texts, length = [], 0
+  for label, part in value.parts.items():
+    text = part.text
+    if value.type_name not in ("tuple", "list"):
+      text = f"{label[1:]}={text}" if label[:1] == "." else f"{label}: {text}"
+    texts.append(text)
+    length += len(text) + 2
+    if length > MAX_TEXT:
+      break
+  inner = ", ".join(texts)
+  if value.type_name == "tuple":
+    return f"({inner},)" if len(value.parts) == 1 else f"({inner})"
+  return f"[{inner}]" if value.type_name == "list" else f"{value.type_name}({inner})"
+
+
+def is_same(old: Value, new: Value, is_strict: bool) -> bool:
+  """Whether two are equal: to the last part if strict, else by their hashes."""
+  if old.type != new.type:
+    return False
+  if (not old.parts and not new.parts) or not (old.is_opened or is_strict):
+    return old.token == new.token
+  return old.parts.keys() == new.parts.keys() and all(
+      is_same(part, new.parts[label], is_strict)
+      for label, part in old.parts.items()
+  )
+
+
+def placed_in(value: Value, where: Where) -> Value:
+  """It and its parts, in another place."""
+  parts = {label: placed_in(part, where) for label, part in value.parts.items()}
+  return value._replace(parts=parts, where=where)
+
+
+Found = tuple[str, "Value | None", "Value | None"]  # path, was, now
+
+
+def differing(
+    path: str, old: Value, new: Value, is_strict: bool = False
+) -> Iterator[Found]:
+  """What differs, to the end: of two values, of their parts, of parts' parts."""
+  if is_same(old, new, is_strict):
+    return
+  found: list[Found] = []
+  if old.type == new.type:
+    gone, added = old.parts.keys() - new.parts, new.parts.keys() - old.parts
+    is_renamed = len(gone) == len(added) == 1 and {*gone, *added} <= _keys(old, new)
+    if is_renamed:
+      keys = (leaf("dict key", f"dict key {each.pop()[1:-1]}") for each in (gone, added))
+      return (yield path, *keys)
+    for label in dict.fromkeys((*old.parts, *new.parts)):
+      was, now = old.parts.get(label), new.parts.get(label)
+      if was is None or now is None:
+        found.append((path + label, was, now))
+      else:
+        found += differing(path + label, was, now, is_strict)
+  if not found or (len(found) > 1 and all(map(_are_made_anew, found))):
+    # The record that was made anew is what the user has a name for.
+    yield path, old, new
+  else:
+    yield from found
+
+
+def _keys(*values: Value) -> set[str]:
+  """The labels that are keys of a dict."""
+  return {
+      label
+      for value in values
+      if value.type_name.lower().endswith("dict")
+      for label in value.parts
+      if label.startswith("[")
+  }
+
+
+def _are_made_anew(found: Found) -> bool:
+  path, was, now = found
+  is_field = path.rpartition("]")[2].rpartition(".")[1] == "."
+  return is_field and bool(was and now and was.is_by_identity and now.is_by_identity)

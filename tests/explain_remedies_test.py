@@ -1,0 +1,463 @@
+"""What an explanation advises works: followed to the letter, the miss is gone."""
+
+from __future__ import annotations
+
+import os
+
+os.environ["JAX_PLATFORMS"] = "cpu"
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=4"
+
+import dataclasses
+import functools
+import types
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.experimental.layout
+import jax.numpy as jnp
+import jaxlib.pjit
+import numpy as np
+import pytest
+from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding
+from jax.sharding import PartitionSpec as P
+
+from explaining import floats, place
+from reproduction import keys, mesh_of
+
+mesh = mesh_of(4)
+NAMES = {
+    "jax": jax,
+    "jnp": jnp,
+    "np": np,
+    "mesh": mesh,
+    "P": P,
+    "NamedSharding": NamedSharding,
+    "SingleDeviceSharding": SingleDeviceSharding,
+    **{name: getattr(jax.experimental.layout, name, None) for name in ("Format", "Layout")},
+}
+
+
+def advice_of(misses: list[jaxlib.pjit.Dispatch]) -> list[str]:
+    return [difference.advice for miss in misses for difference in miss.differences]
+
+
+def code_of(advice: str) -> str:
+    """The call that an advice ends with."""
+    return advice.partition(": ")[2]
+
+
+def written(advice: str, **names: Any) -> Any:
+    """What the call that an advice ends with makes of the arguments that it names."""
+    return eval(code_of(advice), NAMES | names)
+
+
+class Arguments(NamedTuple):
+    """Two arguments of one function, of which the second call misses."""
+
+    name: str
+    says: str  # the advice, but for its call
+    first: Callable[[], Any]
+    second: Callable[[], Any]
+
+
+def on(spec: P, of: Mesh = mesh) -> Callable[[], jax.Array]:
+    return lambda: jax.device_put(floats(4, 4), NamedSharding(of, spec))
+
+
+def key_on(spec: P) -> Callable[[], jax.Array]:
+    return lambda: place(keys("threefry2x32", (4, 4)), spec)
+
+
+def raw_key() -> jax.Array:
+    """A key whose base array is spelled as a key's own sharding is."""
+    return jax.random.wrap_key_data(place(np.zeros((4, 4, 2), np.uint32), P("a")))
+
+
+def committed() -> jax.Array:
+    return jax.device_put(floats(4), jax.devices()[0])
+
+
+def on_one_device(spec: P) -> jax.Array:
+    return jax.device_put(floats(4), NamedSharding(mesh_of(1), spec))
+
+
+def weak() -> jax.Array:
+    return jnp.asarray(1.0)
+
+
+def strong() -> jax.Array:
+    return jnp.asarray(1.0, jnp.float32)
+
+
+def laid_out(order: tuple[int, int]) -> jax.Array:
+    layout = NAMES["Format"](NAMES["Layout"](order), SingleDeviceSharding(jax.devices()[0]))
+    return jax.device_put(floats(4, 3), layout)
+
+
+OTHER_MESH = Mesh(mesh.devices, ("a", "c"))
+IN_EVERY_CALL = (
+    Arguments("dtype", "give it one dtype in every call",
+              lambda: floats(3), lambda: floats(3).astype(np.int32)),
+    Arguments("type of a scalar", "pass one type in every call", lambda: 1.0, lambda: 1),
+    Arguments("true where 1 was", "pass one type in every call", lambda: 1, lambda: True),
+    Arguments("a float where an array was", "pass an array in every call", strong, lambda: 1.0),
+    Arguments("an array where a float was", "pass an array in every call", lambda: 1.0, strong),
+    Arguments("a float where a weak array was", "pass an array in every call",
+              weak, lambda: 1.0),
+    Arguments("a numpy array where one of jax's was", "pass an array in every call",
+              lambda: jnp.ones(4), lambda: floats(4)),
+    Arguments("a numpy array where a placed one was", "place it in every call",
+              on(P("a")), lambda: floats(4, 4)),
+    Arguments("weakly typed", "give it a dtype in every call", strong, weak),
+    Arguments("strongly typed", "give it a dtype in every call", weak, strong),
+    Arguments("committed", "commit it in every call", lambda: jnp.ones(4), committed),
+    Arguments("uncommitted", "commit it in every call", committed, lambda: jnp.ones(4)),
+    Arguments("placed otherwise", "place it as in the earlier call", on(P("a")), on(P("b"))),
+    Arguments("placed on the mesh", "place it so from the first call on",
+              lambda: jnp.ones((4, 4)), on(P("b"))),
+    Arguments("spelled otherwise", "place it as in the earlier call", on(P("a")), on(P("a", None))),
+    Arguments("a key spelled otherwise", "place it so in every call",
+              key_on(P("a")), key_on(P("a", None))),
+    Arguments("a key spelled shorter", "place it so in every call",
+              key_on(P("a", None)), key_on(P("a"))),
+    Arguments("a key made of raw data first", "place it so in every call", raw_key, key_on(P("a"))),
+    Arguments("a key made of raw data", "place it so in every call",
+              key_on(P("a")), raw_key),
+    Arguments("one device, then its mesh", "place it as in the earlier call",
+              committed, lambda: on_one_device(P())),
+    Arguments("a mesh, then its one device", "place it as in the earlier call",
+              lambda: on_one_device(P()), committed),
+    Arguments("laid out otherwise", "give it one layout in every call",
+              lambda: laid_out((0, 1)), lambda: laid_out((1, 0))),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("arguments", IN_EVERY_CALL, ids=lambda arguments: arguments.name)
+def test_an_argument_that_is_made_as_advised_in_every_call_misses_no_more(
+    arguments: Arguments,
+) -> None:
+    if arguments.name == "laid out otherwise" and NAMES["Format"] is None:
+        pytest.skip("this release has no Format")
+    calls = arguments.first, arguments.second
+    step = jax.jit(lambda x: x)
+    with jaxlib.pjit.explain() as misses:
+        for make in calls:
+            step(make())
+    (advice,) = advice_of(misses)
+    assert advice.partition(": ")[0] == arguments.says
+
+    advised = jax.jit(lambda x: x)
+    with jaxlib.pjit.explain() as misses:
+        for make in calls:
+            advised(written(advice, x=make()))
+
+    assert [str(miss) for miss in misses] == []
+
+
+def test_an_argument_on_another_mesh_misses_no_more_on_the_mesh_that_is_named() -> None:
+    step = jax.jit(lambda x: x)
+    with jaxlib.pjit.explain() as misses:
+        step(on(P("a"))()), step(on(P("a"), OTHER_MESH)())
+    (advice,) = advice_of(misses)
+    assert advice == (
+        "place it as in the earlier call: jax.device_put(x, NamedSharding(mesh, P('a',))), "
+        f"with mesh = {mesh!r}"
+    )
+
+    advised = jax.jit(lambda x: x)
+    with jaxlib.pjit.explain() as misses:
+        for x in (on(P("a"))(), on(P("a"), OTHER_MESH)()):
+            advised(written(advice.partition(", with")[0], x=x))
+
+    assert misses == []
+
+
+@pytest.mark.parametrize("shapes", [[(8, 3), (5, 3)], [(5, 3), (8, 3)]])
+def test_the_smaller_of_two_shapes_is_padded_as_advised(shapes: list[tuple[int, int]]) -> None:
+    step = jax.jit(lambda x: x)
+    with jaxlib.pjit.explain() as misses:
+        for shape in shapes:
+            step(floats(*shape))
+    (advice,) = advice_of(misses)
+    assert advice == (
+        "pad it to (8, 3) in every call, as here where it is (5, 3): jnp.pad(x, [(0, 3), (0, 0)])"
+    )
+
+    advised = jax.jit(lambda x: x)
+    with jaxlib.pjit.explain() as misses:
+        for shape in shapes:
+            x = floats(*shape)
+            advised(jnp.asarray(x) if shape == (8, 3) else written(advice, x=x))
+
+    assert misses == []
+
+
+def test_several_differences_have_a_remedy_each_which_together_leave_no_miss() -> None:
+    def calls(step: Any, remade: Callable[[str, Any], Any]) -> None:
+        step(
+            remade("params", jnp.ones(3)), remade("batch", jnp.ones((8, 3))), remade("lr", strong())
+        )
+        step(remade("params", jax.device_put(jnp.ones(3), jax.devices()[0])),
+             remade("batch", floats(5, 3)), remade("lr", 0.1))  # fmt: skip
+
+    with jaxlib.pjit.explain() as misses:
+        calls(jax.jit(lambda params, batch, lr: batch.sum()), lambda name, value: value)
+    (miss,) = misses
+    advice = {difference.path: difference.advice for difference in miss.differences}
+    assert [*advice] == ["batch", "lr", "params"]
+
+    with jaxlib.pjit.explain() as misses:
+        calls(
+            jax.jit(lambda params, batch, lr: batch.sum()),
+            lambda name, value: (
+                value if np.shape(value) == (8, 3) else written(advice[name], **{name: value})
+            ),
+        )
+
+    assert misses == []
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    rate: float
+
+
+class Activation:
+    def __call__(self, x: Any) -> Any:
+        return x
+
+
+class EqualActivation(Activation):
+    def __eq__(self, other: object) -> bool:
+        return type(other) is EqualActivation
+
+    def __hash__(self) -> int:
+        return 1
+
+
+class Tagged:
+    def __init__(self, x: Any, tag: Any) -> None:
+        self.x, self.tag = x, tag
+
+
+jax.tree_util.register_pytree_node(
+    Tagged, lambda node: ((node.x,), node.tag), lambda tag, leaves: Tagged(*leaves, tag)
+)
+
+
+class Counted:
+    """As `Tagged`, with its tag a leaf."""
+
+    def __init__(self, x: Any, tag: Any) -> None:
+        self.x, self.tag = x, tag
+
+
+jax.tree_util.register_pytree_node(
+    Counted, lambda node: ((node.x, node.tag), None), lambda _, leaves: Counted(*leaves)
+)
+
+
+class Rewritten(NamedTuple):
+    """A program that misses, the advice that it gets, and the program as advised."""
+
+    name: str
+    advice: str
+    missing: Callable[[], None]
+    advised: Callable[[], None]
+
+
+def anew(step: Any) -> Any:
+    """A function of its own, of which no call is known."""
+    return types.FunctionType(
+        step.__code__, step.__globals__, step.__name__, step.__defaults__, step.__closure__
+    )
+
+
+def calls(step: Any, *arguments: tuple[Any, ...], **options: Any) -> Callable[[], None]:
+    def program() -> None:
+        jitted = jax.jit(anew(step), **options)
+        for each in arguments:
+            jitted(*each)
+
+    return program
+
+
+def scaled(x: Any, n: Any) -> Any:
+    return x * n
+
+
+def applied(x: Any, act: Any) -> Any:
+    return act(x)
+
+
+def identity(x: Any) -> Any:
+    return x
+
+
+def by_name() -> None:
+    jitted = jax.jit(anew(scaled), static_argnums=1, static_argnames="n")
+    jitted(1.0, 2), jitted(1.0, n=2)
+
+
+def by_position() -> None:
+    jitted = jax.jit(anew(scaled), static_argnums=1, static_argnames="n")
+    jitted(1.0, 2), jitted(1.0, 2)
+
+
+def with_default(n: bool) -> Callable[[], None]:
+    def program() -> None:
+        jitted = jax.jit(lambda x, n=2: x * n, static_argnames="n")
+        jitted(1.0, **({"n": 2} if n else {})), jitted(1.0, n=2)
+
+    return program
+
+
+def clearing(is_cleared: bool) -> Callable[[], None]:
+    def program() -> None:
+        jitted = jax.jit(lambda x: x)
+        jitted(1.0)
+        if is_cleared:
+            jitted.clear_cache()
+        jitted(1.0)
+
+    return program
+
+
+def precision(before: bool) -> Callable[[], None]:
+    def program() -> None:
+        jitted = jax.jit(lambda x: x)
+        had = jax.config.jax_default_matmul_precision
+        try:
+            if before:
+                exec(code_of(SET_PRECISION), NAMES)
+            jitted(1.0)
+            jax.config.update("jax_default_matmul_precision", "float32")
+            jitted(1.0)
+        finally:
+            jax.config.update("jax_default_matmul_precision", had)
+
+    return program
+
+
+ANEW = "each value is compiled anew: unless it sets a shape, "
+ONCE = "make it once, outside the loop"
+EACH = "each has an entry of its own: call it once with each before the loop"
+SAME_KEYS = "pass the same keys and as many elements in every call"
+SET_PRECISION = (
+    "set it before the first call: jax.config.update('jax_default_matmul_precision', 'float32')"
+)
+ACT = Activation()
+ACT_ONCE = functools.partial(jnp.maximum, 0.0)
+REWRITTEN = (
+    Rewritten("a static number", f"{ANEW}pass it as an argument that is not static: jnp.asarray(3)",
+              calls(scaled, (1.0, 2), (1.0, 3), static_argnums=1),
+              calls(scaled, (1.0, jnp.asarray(2)), (1.0, jnp.asarray(3)))),
+    Rewritten("a field of a static object",
+              f"{ANEW}pass it as an argument that is not static: jnp.asarray(0.5)",
+              calls(lambda x, c: x * c.rate, (1.0, Config(0.1)), (1.0, Config(0.5)),
+                    static_argnums=1),
+              calls(scaled, (1.0, jnp.asarray(0.1)), (1.0, jnp.asarray(0.5)))),
+    Rewritten("a lambda made anew", ONCE,
+              calls(applied, (1.0, lambda x: x), (1.0, lambda x: x), static_argnums=1),
+              calls(applied, (1.0, identity), (1.0, identity), static_argnums=1)),
+    Rewritten("a partial made anew", ONCE,
+              calls(applied, (1.0, functools.partial(jnp.maximum, 0.0)),
+                    (1.0, functools.partial(jnp.maximum, 0.0)), static_argnums=1),
+              calls(applied, (1.0, ACT_ONCE), (1.0, ACT_ONCE), static_argnums=1)),
+    Rewritten("an object made anew, made once",
+              f"{ONCE}, or give Activation `__eq__` and `__hash__`",
+              calls(applied, (1.0, Activation()), (1.0, Activation()), static_argnums=1),
+              calls(applied, (1.0, ACT), (1.0, ACT), static_argnums=1)),
+    Rewritten("an object made anew, given __eq__",
+              f"{ONCE}, or give Activation `__eq__` and `__hash__`",
+              calls(applied, (1.0, Activation()), (1.0, Activation()), static_argnums=1),
+              calls(applied, (1.0, EqualActivation()), (1.0, EqualActivation()),
+                    static_argnums=1)),
+    Rewritten("a number in metadata",
+              f"{ANEW}have it a leaf of the pytree, as an array: jnp.asarray(2)",
+              calls(identity, (Tagged(1.0, 1),), (Tagged(1.0, 2),)),
+              calls(identity, (Counted(1.0, jnp.asarray(1)),), (Counted(1.0, jnp.asarray(2)),))),
+    Rewritten("a lambda in metadata", ONCE,
+              calls(identity, (Tagged(1.0, lambda: 0),), (Tagged(1.0, lambda: 0),)),
+              calls(identity, (Tagged(1.0, identity),), (Tagged(1.0, identity),))),
+    Rewritten("a key too many", SAME_KEYS,
+              calls(identity, ({"a": 1.0},), ({"a": 1.0, "b": 2.0},)),
+              calls(identity, ({"a": 1.0, "b": 1.0},), ({"a": 1.0, "b": 2.0},))),
+    Rewritten("another key", SAME_KEYS,
+              calls(identity, ({"a": 1.0},), ({"b": 1.0},)),
+              calls(identity, ({"a": 1.0},), ({"a": 1.0},))),
+    Rewritten("an element too many", SAME_KEYS,
+              calls(identity, ([1.0],), ([1.0, 2.0],)),
+              calls(identity, ([1.0, 1.0],), ([1.0, 2.0],))),
+    Rewritten("None where an array was", "pass an array in every call",
+              calls(identity, ({"a": 1.0},), ({"a": None},)),
+              calls(identity, ({"a": 1.0},), ({"a": 0.0},))),
+    Rewritten("a tuple where a list was", "pass a list in every call: list(x)",
+              calls(identity, ([1.0],), ((1.0,),)),
+              calls(identity, ([1.0],), ([*(1.0,)],))),
+    Rewritten("by name where it was by position",
+              "pass it by position in every call, or by name in every call",
+              by_name, by_position),
+    Rewritten("not passed", "pass n in every call", with_default(False), with_default(True)),
+    Rewritten("a cleared cache", "do not call clear_cache() or jax.clear_caches() between calls",
+              clearing(True), clearing(False)),
+    Rewritten("a setting", SET_PRECISION, precision(False), precision(True)),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("program", REWRITTEN, ids=lambda program: program.name)
+def test_a_program_that_is_written_as_advised_misses_no_more(program: Rewritten) -> None:
+    with jaxlib.pjit.explain() as misses:
+        program.missing()
+    assert advice_of(misses) == [program.advice]
+
+    with jaxlib.pjit.explain() as misses:
+        program.advised()
+
+    assert [str(miss) for miss in misses] == []
+
+
+@pytest.mark.parametrize(
+    ("options", "arguments"),
+    [
+        ({"static_argnums": 1}, [(1.0, "sum"), (1.0, "mean")]),
+        ({}, [(floats(3), 1.0), (floats(3, 1), 1.0)]),
+        ({}, [(1.0, 1.0), (floats(3), 1.0)]),
+    ],
+    ids=["static text", "rank", "an array where a scalar was"],
+)
+def test_what_has_an_entry_of_its_own_misses_no_more_after_a_call_before_the_loop(
+    options: dict[str, Any], arguments: list[tuple[Any, ...]]
+) -> None:
+    def step(x: Any, n: Any) -> Any:
+        return x
+
+    jitted = jax.jit(step, **options)
+    with jaxlib.pjit.explain() as misses:
+        for each in arguments:
+            jitted(*each)
+    assert advice_of(misses) == [EACH]
+
+    with jaxlib.pjit.explain() as misses:
+        for each in arguments * 3:
+            jitted(*each)
+
+    assert misses == []
+
+
+def test_a_mesh_that_is_entered_before_the_first_call_makes_no_miss() -> None:
+    if not hasattr(jax, "set_mesh"):
+        pytest.skip("this release has no jax.set_mesh")
+
+    def program(is_before: bool) -> list[str]:
+        jitted = jax.jit(lambda x: x)
+        with jaxlib.pjit.explain() as misses:
+            if not is_before:
+                jitted(1.0)
+            with jax.set_mesh(mesh):
+                jitted(1.0), jitted(1.0)
+        return advice_of(misses)
+
+    assert {*program(False)} == {"enter the mesh once, before the first call"}
+    assert program(True) == []
