@@ -18,7 +18,8 @@
 
 The program runs unchanged, with its own output and exit status. The report goes
 to stderr when its threads and its exit handlers have ended: a line for each
-function, the costliest first. `--json FILE` writes the same as JSON.
+function, the costliest first. `--json FILE` writes the same as JSON, and
+`--html FILE` as a page, with a time line.
 """
 
 from __future__ import annotations
@@ -29,26 +30,25 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
+from jaxlib import _fastpath_report_page as page
 from jaxlib import _fastpath_report_program as program
 from jaxlib import _fastpath_report_text as text
-from jaxlib._fastpath_report_rows import Report
+from jaxlib._fastpath_report_rows import Beside, Report, Row
+from jaxlib._fastpath_report_timeline import Timeline
 
 
-def _as_json(report: Report) -> str:
-  rows = {
-      "functions": [
-          {**row._asdict(), "causes": [c._asdict() for c in row.causes]}
-          for row in report.rows()
-      ],
-      "compilations": [
-          {**row._asdict(), "causes": [c._asdict() for c in row.causes]}
-          for row in report.beside()
-      ],
-  }
-  return json.dumps(rows, indent=2) + "\n"
+def _as_json(rows: Sequence[Row], beside: Sequence[Beside]) -> str:
+  found = {"functions": rows, "compilations": beside}
+  parts = {name: [_as_dict(row) for row in of] for name, of in found.items()}
+  return json.dumps(parts, indent=2) + "\n"
+
+
+def _as_dict(row: Row | Beside) -> dict[str, Any]:
+  return row._asdict() | {"causes": [cause._asdict() for cause in row.causes]}
 
 
 def _write(file: str, content: str) -> None:
@@ -61,17 +61,19 @@ def _write(file: str, content: str) -> None:
 class _Run:
   """A run of the program, from which the report is made when Python exits."""
 
-  def __init__(self, json_file: str | None) -> None:
+  def __init__(self, json_file: str | None, html_file: str | None) -> None:
     import jaxlib.pjit
 
-    self._json_file = json_file
+    self._json_file, self._html_file = json_file, html_file
+    self._timeline = Timeline() if html_file else None
     self._pid = os.getpid()
     self._is_interrupted = False
     self._collecting = contextlib.ExitStack()
-    self._report = report = Report()
-    self._collecting.enter_context(
-        jaxlib.pjit.listening(report.add, report.add_compilation)
-    )
+    self._report = Report()
+    for each in filter(None, (self._report, self._timeline)):
+      self._collecting.enter_context(
+          jaxlib.pjit.listening(each.add, each.add_compilation)
+      )
     # Before any exit handler of the program's, so this one runs after them.
     atexit.register(self._end)
 
@@ -93,12 +95,14 @@ class _Run:
     # The program's output comes first. If it cannot be written, Python tells.
     with contextlib.suppress(Exception):
       sys.stdout.flush()
+    rows, beside = self._report.rows(), self._report.beside()
     if self._json_file:
-      _write(self._json_file, _as_json(self._report))
+      _write(self._json_file, _as_json(rows, beside))
+    if self._timeline is not None:
+      title = text.title(rows, beside)
+      _write(self._html_file, page.page(title, rows, beside, self._timeline))
     with contextlib.suppress(Exception):  # the program may have closed it
-      width = text.width_of(sys.stderr)
-      rows, beside = self._report.rows(), self._report.beside()
-      sys.stderr.write(text.text(rows, beside, width))
+      sys.stderr.write(text.text(rows, beside, text.width_of(sys.stderr)))
     if self._is_interrupted:
       program.interrupt_again()
 
@@ -107,10 +111,14 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
   parser = argparse.ArgumentParser(
       prog="python -m jaxlib.fastpath_report",
       description="Runs a program and reports its slow jit dispatches.",
-      usage="%(prog)s [--json FILE] (SCRIPT | -m MODULE) [ARGUMENT ...]",
+      usage=(
+          "%(prog)s [--json FILE] [--html FILE] (SCRIPT | -m MODULE)"
+          " [ARGUMENT ...]"
+      ),
       allow_abbrev=False,
   )
   parser.add_argument("--json", metavar="FILE", help="write the report there")
+  parser.add_argument("--html", metavar="FILE", help="write it as a page there")
   # Whatever comes after the module or the script is the program's.
   rest = argparse.REMAINDER
   parser.add_argument("-m", dest="module", metavar="MODULE", nargs=rest)
@@ -128,17 +136,19 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     if not Path(options.script).exists():
       parser.error(f"{options.script}: not found; name a script to run")
   # The program may go to another folder.
-  options.json = options.json and str(Path(options.json).absolute())
+  for name in ("json", "html"):
+    file = getattr(options, name)
+    setattr(options, name, file and str(Path(file).absolute()))
   return options
 
 
 def _check(options: argparse.Namespace) -> str | None:
   """What stands in the way of the report, before the program runs."""
-  if options.json:
+  for file in filter(None, (options.json, options.html)):
     try:
-      Path(options.json).touch()
+      Path(file).touch()
     except OSError as error:
-      return f"{options.json}: {error.strerror}; name a file to write"
+      return f"{file}: {error.strerror}; name a file to write"
   return None
 
 
@@ -149,7 +159,7 @@ def main(arguments: list[str]) -> None:
   if problem is not None:
     print(f"fastpath_report: {problem}", file=sys.stderr)
     sys.exit(2)
-  run = _Run(options.json)
+  run = _Run(options.json, options.html)
   run.run(program.to_run(options.script, options.module, options.arguments))
 
 

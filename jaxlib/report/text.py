@@ -43,12 +43,13 @@ def width_of(stream: TextIO) -> int | None:
 
 def text(rows: Sequence[Row], beside: Sequence[Beside], width: int | None) -> str:
   """All of the report, with an end of line."""
-  lines = [_title(rows, beside), *_functions(rows), *_beside(beside)]
+  lines = [title(rows, beside), *_functions(rows), *_beside(beside)]
   folded = (_folded(line, width) for line in lines)
   return "".join(f"{line}\n" for line in folded)
 
 
-def _title(rows: Sequence[Row], beside: Sequence[Beside]) -> str:
+def title(rows: Sequence[Row], beside: Sequence[Beside]) -> str:
+  """What it all came to, in a line."""
   slow = sum(row.slow_dispatches for row in rows)
   compiled = sum(row.compiled for row in beside)
   found = []
