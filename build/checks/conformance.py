@@ -1,5 +1,7 @@
 """Runs JAX's own test files on a stock jaxlib and on ours, and shows which tests differ.
 
+Or on a stock jaxlib as it is and with upstream's comparison simulated.
+
 The files come from a checkout of JAX's that is here already; nothing in it is written to.
 """
 
@@ -18,7 +20,7 @@ from rich.table import Table
 
 from checks.pytest_runs import Outcome, in_parallel, outcomes_of, report_of
 from machine.pythons import Interpreter, clean_environment
-from paths import ALLOWED_DIFFERENCES, CONFORMANCE_REQUIREMENTS, LOGS
+from paths import ALLOWED_DIFFERENCES, CONFORMANCE_REQUIREMENTS, LOGS, ROOT
 from progress import Step, results, steps
 from refusal import Refusal
 from wheels import products
@@ -56,8 +58,17 @@ class Difference(NamedTuple):
     outcomes: tuple[Outcome, ...]
 
 
-def conformance(checkout: Path, version: str, names: Sequence[str], python: Interpreter) -> int:
+def conformance(
+    checkout: Path,
+    version: str,
+    names: Sequence[str],
+    python: Interpreter,
+    *,
+    simulate_comparison: bool = False,
+) -> int:
     """Runs the files, and returns the exit status: 1 where a test differs that may not.
+
+    No test may differ where the comparison is simulated: there is no wheel of ours in it.
 
     Raises:
       Refusal: the checkout is not what it should be, or something could not be built.
@@ -66,7 +77,10 @@ def conformance(checkout: Path, version: str, names: Sequence[str], python: Inte
     check_version(checkout, version)
     allowed = allowed_differences(ALLOWED_DIFFERENCES.read_text())
     with steps() as step:
-        sides = _sides(step, version, python)
+        if simulate_comparison:
+            allowed, sides = set(), _simulated_sides(step, version, python)
+        else:
+            sides = _sides(step, version, python)
         runs = [(file, side) for file in files for side in sides]
         logs = LOGS / f"conformance-{version}-{python.abi}"
         outcomes = in_parallel(lambda run: _outcomes(step, checkout, *run, logs), runs)
@@ -126,6 +140,14 @@ def _sides(step: Step, version: str, python: Interpreter) -> list[Side]:
         Side("ours", ours, {}),
         Side("ours, strict", ours, {"JAXLIB_PJIT_STRICT": "1"}),
     ]
+
+
+def _simulated_sides(step: Step, version: str, python: Interpreter) -> list[Side]:
+    source = products.fetched(step, version, python)
+    more = [CONFORMANCE_REQUIREMENTS]
+    stock = products.jax_environment(step, "conformance-stock", source, python, more)
+    plugin = {"PYTHONPATH": str(ROOT / "tests"), "PYTEST_ADDOPTS": "-p simulated_comparison"}
+    return [Side("stock", stock, {}), Side("simulated", stock, plugin)]
 
 
 def _packages(python: Path) -> dict[str, str]:

@@ -14,6 +14,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.python(parser)
     arguments.jaxlib(parser)
     arguments.jax_source(parser)
+    parser.add_argument(
+        "--simulate-comparison",
+        action="store_true",
+        help="on stock as it is and with upstream's comparison simulated (0.10 and up)",
+    )
     parser.add_argument("--tests", metavar="NAME,...", help="which test files (those of docs)")
 
 
@@ -21,4 +26,10 @@ def run(options: argparse.Namespace, python: Interpreter) -> int:
     from checks.conformance import NAMES, conformance
 
     names = options.tests.split(",") if options.tests else NAMES
-    return conformance(options.jax_source, options.jaxlib, names, python)
+    return conformance(
+        options.jax_source,
+        options.jaxlib,
+        names,
+        python,
+        simulate_comparison=options.simulate_comparison,
+    )

@@ -1,17 +1,23 @@
-"""Where the fix goes in jaxlib's own sources. The one place to mend when upstream's layout changes.
+"""Where the fix goes in jaxlib's own sources. The one place to fix when upstream's layout changes.
 
-A place is found by names alone, from which `Edit` walks to it. None of upstream's text is here.
+A place is found by names alone, from which `Edit` walks to it. Of upstream's text there are only
+the lines that change.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
+import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from paths import ROOT
 from refusal import Refusal
 
 TEMPLATES = ROOT / "build" / "port" / "templates"
+COMPARISON, TABLE = "comparison", "table"
+PARTS = (COMPARISON, TABLE)  # each a commit of its own, and in this order
+
+Release = tuple[int, ...]
 
 
 class Edit(NamedTuple):
@@ -22,85 +28,153 @@ class Edit(NamedTuple):
     old: str
     new: str
     end: str = ""  # where to stop looking for `old`; the end of the file where empty
-    until: tuple[int, ...] = ()  # the release that needs it no longer, where there is one
+
+
+def edits(release: Release, parts: Sequence[str] = PARTS) -> list[Edit]:
+    """What changes in the files that a release has."""
+    changes = {COMPARISON: _comparison, TABLE: _table}
+    return [edit for part in parts for edit in changes[part](release)]
+
+
+def new_files(parts: Sequence[str] = PARTS) -> dict[str, str]:
+    """The files to add, by their path in upstream's tree."""
+    names = {COMPARISON: "fastpath_shardings_test.py", TABLE: "physical_out_shardings_test.py"}
+    return {f"tests/{names[part]}": _template(f"{names[part]}.in") for part in parts}
+
+
+def _comparison(release: Release) -> list[Edit]:
+    # Until 0.9 a PartitionSpec was an object of C++.
+    as_spelled = "*a_named_sharding->spec() == *b_named_sharding->spec()"
+    if release >= (0, 10):
+        as_spelled = "a_named_sharding->spec().equal(b_named_sharding->spec())"
+    named_sharding = "class NamedSharding : public Sharding {\n"
+    signature = "PjitFunction::ComputeCallSignature(\n    absl::Span<nb::object const> flat_dynamic"
+    qualifier = "" if release >= (0, 7) else "xla::"
+    pushed = "      signature.dynamic_arg_shardings.push_back(py_array.sharding());\n"
+    return [
+        _before("jaxlib/sharding.h", named_sharding, _of_namespace_jax("canonical_spec.h")),
+        _before(
+            "jaxlib/sharding.h",
+            "  static nanobind::handle type() { return type_; }\n",
+            _template("canonical_spec_accessor.h"),
+            after=(named_sharding,),
+            end="\n};\n",
+        ),
+        _before(
+            "jaxlib/sharding.h",
+            "  static PyObject* type_;\n",
+            "  mutable CachedPyObject canonical_spec_;\n",
+            after=("  mutable CachedPyObject hash_;",),
+            end="\n};\n",
+        ),
+        _before(
+            "jaxlib/sharding.cc",
+            "NamedSharding::NamedSharding(nb::object mesh,",
+            _of_namespace_jax("canonical_spec.cc").replace("namespace nb = nanobind;\n\n", ""),
+        ),
+        _before(
+            "jaxlib/sharding.cc",
+            "bool NamedSharding::operator==(const NamedSharding& other) const {\n",
+            _template("canonical_spec_accessor.cc"),
+        ),
+        Edit(
+            "jaxlib/jax_jit.cc",
+            ("bool EqualShardingsForJit(nb::handle a, nb::handle b) {\n",),
+            f"           {as_spelled} &&\n",
+            _template("canonical_spec_comparison.cc"),
+            "\n}\n",
+        ),
+        _before(
+            "jaxlib/jax_jit.cc",
+            f'  nb::class_<{qualifier}PyArgSignature> arg_signature(jitlib, "PyArgSignature");\n',
+            '  jitlib.def("_equal_shardings_for_jit", &EqualShardingsForJit);\n\n',
+        ),
+        _before(
+            "jaxlib/_jax/jax_jit.pyi",
+            "def parse_arguments(\n",
+            "def _equal_shardings_for_jit(arg0: object, arg1: object, /) -> bool: ...\n\n",
+        ),
+        Edit(
+            "jaxlib/pjit.cc",
+            (signature,),
+            pushed,
+            _template("canonical_spec_before_lookup.cc"),
+            "\n}\n",
+        ),
+        _test_target("fastpath_shardings_test", before="fft_test"),
+    ]
+
+
+def _table(release: Release) -> list[Edit]:
+    populate = "void PjitFunction::PopulateCacheEntry(PjitCacheEntry& cache_entry,\n"
+    table = _template("table.cc")
+    if release < (0, 7):
+        table = re.sub(r"\b(PyArray|PyTreeDef|PyTreeRegistry)\b", r"xla::\1", table)
+    edits = [
+        _before(
+            "jaxlib/pjit.cc",
+            "  std::vector<bool> out_committed;\n",
+            _template("table_member.cc"),
+            after=("struct PjitCacheEntry {\n",),
+            end="\n};\n",
+        ),
+        Edit(
+            "jaxlib/pjit.cc",
+            ("PjitFunction::Call(nb::handle callable,\n",),
+            *_made_on_a_hit(release),
+            "\n}\n",
+        ),
+        _before("jaxlib/pjit.cc", populate, table),
+        _before(
+            "jaxlib/pjit.cc",
+            "  nb::sequence kept_var_bitvec = ",
+            _template("table_call.cc"),
+            after=(populate,),
+            end="\n}\n",
+        ),
+        _test_target("physical_out_shardings_test", before="pjit_test"),
+    ]
+    return edits + (_physical_assertion() if release < (0, 11) else [])
+
+
+def _made_on_a_hit(release: Release) -> tuple[str, str]:
+    """Some arguments of the PyArrays that a hit makes, as they are and as they are to be."""
+    line = f"\n{' ' * 8}"
+    logical, physical = "cache_entry->out_shardings[i],", "cache_entry->physical_out_shardings[i],"
+    client, array = "cache_entry->executable->client(),", "std::move(output_arrays[i]),"
+    if release < (0, 8):
+        old = f"{logical} {client}{line}traceback, {array}"
+        return old, f"{physical}{line}{client} traceback,{line}{array}"
+    return f"{logical} {client}{line}{array}", f"{physical}{line}{client} {array}"
+
+
+def _physical_assertion() -> list[Edit]:
+    """What jax 0.11 changed too, when it made these shardings physical in Python."""
+    pinned = ("def test_partial_sharded_prng_key_inp(", "base_array.sharding")
+    wrapped = f",\n{' ' * 21}NamedSharding("
+    return [
+        Edit("tests/pjit_test.py", pinned, ", NamedSharding(", wrapped, "\n\n"),
+        Edit("tests/pjit_test.py", pinned, "')))\n", "', None)))\n", "\n\n"),
+    ]
 
 
 def _template(name: str) -> str:
     return (TEMPLATES / name).read_text(encoding="utf-8")
 
 
+def _of_namespace_jax(name: str) -> str:
+    """What a file of ours has in `namespace jax`, which upstream's file is in already."""
+    text = (ROOT / "jaxlib" / name).read_text(encoding="utf-8")
+    return text.split("namespace jax {\n")[1].split("}  // namespace jax\n")[0].lstrip("\n")
+
+
 def _before(file: str, line: str, text: str, *, after: tuple[str, ...] = (), end: str = "") -> Edit:
     return Edit(file, after, line, text + line, end)
 
 
-def edits() -> list[Edit]:
-    """What changes in the files that upstream has."""
-    include, target = '#include "jaxlib/{}.h"\n', 'cc_library(\n    name = "pjit",\n'
-    # jax 0.11 made the same change when it made these shardings physical in Python.
-    pinned = ("def test_partial_sharded_prng_key_inp(", "base_array.sharding")
-    wrapped = f",\n{' ' * 21}NamedSharding("
-    return [
-        _before(
-            "jaxlib/pjit.cc", include.format("py_array"), include.format("physical_out_shardings")
-        ),
-        _before(
-            "jaxlib/pjit.cc",
-            f"{' ' * 8}PopulateCacheEntry(*cache_entry",
-            _template("call_site.cc"),
-            after=(
-                "nb::object global_cache_key_;",
-                "PyTreeRegistry> pytree_registry_;",
-                "PjitFunction::Call(nb::handle",
-                "size_t num_positional_args =",
-                "size_t num_keyword_args =",
-                "call_signature.arg_signature, flat_dynamic_args",
-                "nb::cast<nb::tuple>(out_and_fastpath_data)",
-            ),
-            end="\n}\n",
-        ),
-        _before("jaxlib/BUILD", target, _template("library.BUILD")),
-        _before(
-            "jaxlib/BUILD",
-            '        ":py_client",\n',
-            '        ":physical_out_shardings",\n',
-            after=(target,),
-            end="\n)\n",
-        ),
-        _before(
-            "tests/BUILD",
-            'jax_multiplatform_test(\n    name = "pjit_test",\n',
-            _template("tests.BUILD"),
-        ),
-        Edit("tests/pjit_test.py", pinned, ", NamedSharding(", wrapped, "\n\n", (0, 11)),
-        Edit("tests/pjit_test.py", pinned, "')))\n", "', None)))\n", "\n\n", (0, 11)),
-    ]
-
-
-def new_files() -> dict[str, str]:
-    """The files to add, by their path in upstream's tree."""
-    sources = ROOT / "jaxlib"
-    library = ("physical_out_shardings.h", "physical_out_shardings.cc")
-    tests = (
-        "physical_out_shardings_test.cc",
-        "python_testing.h",
-        "python_testing.cc",
-        "fake_jax.py",
-    )
-    texts = {f"jaxlib/{name}": (sources / name).read_text(encoding="utf-8") for name in library}
-    for name in tests:
-        texts[f"jaxlib/python_testing/{name}"] = _ported_test(sources, name)
-    return texts | {
-        "jaxlib/python_testing/BUILD": _template("python_testing.BUILD"),
-        "jaxlib/python_testing/run_gtest.py": _template("run_gtest.py.in"),
-        "tests/physical_out_shardings_test.py": _template("physical_out_shardings_test.py.in"),
-    }
-
-
-def _ported_test(sources: Path, name: str) -> str:
-    """A file of the tests, with the paths that it has upstream."""
-    folder = sources if name.startswith("physical") else sources / "testing"
-    text = (folder / name).read_text(encoding="utf-8")
-    return text.replace("jaxlib/testing", "jaxlib").replace("JAXLIB_TESTING_", "JAXLIB_")
+def _test_target(name: str, before: str) -> Edit:
+    target = _template("tests.BUILD").replace("NAME", name)
+    return _before("tests/BUILD", f'jax_multiplatform_test(\n    name = "{before}",\n', target)
 
 
 def apply(edit: Edit, text: str) -> str:

@@ -9,24 +9,35 @@ import difflib
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from port import anchors
 from refusal import Refusal, refusing_os_errors
 
+VERSION = "jax/version.py"
+
 Texts = Mapping[str, "str | None"]  # a file's path in the checkout and its text; None: no file
 
 
-def port(source: Path, *, check: bool = False, revert: bool = False, force: bool = False) -> None:
-    """Makes or undoes the change in a checkout, or shows what it would change.
+def port(
+    source: Path,
+    parts: Sequence[str] = anchors.PARTS,
+    *,
+    check: bool = False,
+    revert: bool = False,
+    force: bool = False,
+) -> None:
+    """Makes or undoes parts of the change in a checkout, or shows what it would change.
 
     Raises:
       Refusal: it is no clean checkout of a jax that has the known layout. Nothing is changed then.
     """
-    _require_jax(source)
-    before = _texts(source)
-    after = _changed(before, revert, force)
+    edits = anchors.edits(_require_jax(source), parts)
+    _require_files(source, [edit.file for edit in edits])
+    ours = anchors.new_files(parts)
+    before = _texts(source, [*(edit.file for edit in edits), *ours])
+    after = _changed(before, edits, ours, revert, force)
     changes = {name: text for name, text in after.items() if text != before[name]}
     if not changes:
         print(f"{source}: the port {'is not there' if revert else 'is there already'}")
@@ -60,15 +71,25 @@ def _git(source: Path, *arguments: str) -> str:
         raise Refusal(f"{source}: {reason}; give --jax-source a git checkout of jax") from error
 
 
-def _require_jax(source: Path) -> None:
+def _require_jax(source: Path) -> anchors.Release:
+    """The release that the checkout is of."""
     if not source.is_dir():
         raise Refusal(f"{source}: no such folder; give --jax-source a git checkout of jax")
-    for name in ("jax/version.py", *_edited_files()):
-        if not (source / name).is_file():
-            raise Refusal(f"{source}: has no {name}; give --jax-source a git checkout of jax")
+    _require_files(source, [VERSION])
     top = _git(source, "rev-parse", "--show-toplevel").rstrip("\n")
     if Path(top) != source.resolve():
         raise Refusal(f"{source}: is inside the checkout {top}; give --jax-source its own checkout")
+    version_py = _texts(source, [VERSION])[VERSION] or ""
+    found = re.search(r'^_version = "(\d+)\.(\d+)', version_py, re.MULTILINE)
+    if found is None:
+        raise Refusal(f"{VERSION}: `_version` is not there: a layout this port does not know")
+    return tuple(int(number) for number in found.groups())
+
+
+def _require_files(source: Path, names: Iterable[str]) -> None:
+    for name in names:
+        if not (source / name).is_file():
+            raise Refusal(f"{source}: has no {name}; give --jax-source a git checkout of jax")
 
 
 def _require_clean(source: Path) -> None:
@@ -79,13 +100,8 @@ def _require_clean(source: Path) -> None:
         )
 
 
-def _edited_files() -> list[str]:
-    return list(dict.fromkeys(edit.file for edit in anchors.edits()))
-
-
-def _texts(source: Path) -> dict[str, str | None]:
-    """What is there now of the files that the port is about."""
-    names = ["jax/version.py", *_edited_files(), *anchors.new_files()]
+def _texts(source: Path, names: Iterable[str]) -> dict[str, str | None]:
+    """What is there now of some files."""
     with refusing_os_errors(f"read {source}"):
         return {name: _text(source / name) for name in names}
 
@@ -98,21 +114,19 @@ def _text(file: Path) -> str | None:
         return stream.read()
 
 
-def _release(version_py: str | None) -> tuple[int, ...]:
-    found = re.search(r'^_version = "(\d+)\.(\d+)', version_py or "", re.MULTILINE)
-    if found is None:
-        raise Refusal("jax/version.py: `_version` is not there: a layout this port does not know")
-    return tuple(int(number) for number in found.groups())
-
-
-def _changed(before: Texts, revert: bool, force: bool) -> dict[str, str | None]:
+def _changed(
+    before: Texts,
+    edits: Iterable[anchors.Edit],
+    ours: Mapping[str, str],
+    revert: bool,
+    force: bool,
+) -> dict[str, str | None]:
     """What the files are to be."""
     after = dict(before)
     change = anchors.undo if revert else anchors.apply
-    for edit in anchors.edits():
-        if not edit.until or _release(before["jax/version.py"]) < edit.until:
-            after[edit.file] = change(edit, after[edit.file] or "")
-    for name, text in anchors.new_files().items():
+    for edit in edits:
+        after[edit.file] = change(edit, after[edit.file] or "")
+    for name, text in ours.items():
         _require_ours(name, before[name], text, force)
         after[name] = None if revert else text
     return after
@@ -136,7 +150,6 @@ def _difference(name: str, before: str | None, after: str | None) -> str:
 def _write(source: Path, changes: Texts) -> None:
     """Writes all of the changes, or, where one cannot be written, none."""
     staged: dict[Path, Path] = {}
-    made = [source / "jaxlib" / "python_testing"]
     try:
         with refusing_os_errors(f"write to {source}"):
             for name, text in changes.items():
@@ -150,14 +163,10 @@ def _write(source: Path, changes: Texts) -> None:
     finally:
         for copy in staged.values():
             copy.unlink(missing_ok=True)
-        for folder in made:
-            if folder.is_dir() and not any(folder.iterdir()):
-                folder.rmdir()
 
 
 def _stage(file: Path, text: str) -> Path:
     """A copy of what `file` is to be, beside it."""
-    file.parent.mkdir(exist_ok=True)
     copy = file.with_name(f".{file.name}.port")
     try:
         with copy.open("w", encoding="utf-8", errors="surrogateescape", newline="") as stream:
