@@ -213,7 +213,8 @@ def _signature(
       lambda: _structure(cache_miss, arguments, args, treedefs),
   )
   configs = tuple(map(signatures.config_value, _configs()[1]))
-  return Signature(structure, tuple(statics), numbers, configs), leaves
+  signature = Signature(structure, tuple(statics), numbers, configs)
+  return signature, leaves
 
 
 def _structure(
@@ -227,6 +228,7 @@ def _structure(
       [(name, value) for name, value, is_static in arguments if not is_static],
       equinox.renamed_leaves(cache_miss.fun, args),
       _text(treedefs),
+      signatures.may_collide(treedefs),
   )
 
 
@@ -317,11 +319,16 @@ def end(begun: _Begun | Operation | None, dispatched: Any) -> None:
   if reason is None and _raised_before(begun):
     reason = dispatches.RAISED
   caller = origin.caller()
-  outputs = begun.cache_miss.registry.flatten(dispatched[0])[0]
+
+  @functools.cache
+  def outputs() -> list[Any]:
+    return begun.cache_miss.registry.flatten(dispatched[0])[0]
+
   found = _unlike_ahead(begun)
   if reason is None and not begun.is_first:
     found = _differences(begun, outputs)
-  begun.history.note_outputs(outputs)
+  if not (found and found[0].kind == GONE):  # else noted when it was new
+    begun.history.note_outputs(outputs())
   with lock:
     is_news = reason not in begun.history.reasons
     dispatch = _explained(begun, reason, found, caller, seconds)
@@ -352,7 +359,9 @@ def _raised_before(begun: _Begun) -> bool:
   )
 
 
-def _differences(begun: _Begun, outputs: list[Any]) -> tuple[Difference, ...]:
+def _differences(
+    begun: _Begun, outputs: Callable[[], list[Any]]
+) -> tuple[Difference, ...]:
   history, signature = begun.history, begun.signature
 
   @functools.cache
@@ -362,7 +371,7 @@ def _differences(begun: _Begun, outputs: list[Any]) -> tuple[Difference, ...]:
   @functools.cache
   def returned() -> list[int]:
     try:
-      return _leaf_numbers(history, outputs)
+      return _leaf_numbers(history, outputs())
     except (_NoSignature, _Uninteresting):
       return []
 
@@ -373,6 +382,8 @@ def _differences(begun: _Begun, outputs: list[Any]) -> tuple[Difference, ...]:
     return FedBack(output < len(returned()) and returned()[output] == number)
 
   def strictly() -> Iterator[Difference]:
+    if not history.may_collide(signature):
+      return
     cache_miss, fun = begun.cache_miss, begun.cache_miss.fun
     names = _parameters(history, cache_miss)
     arguments = list(_arguments(cache_miss, begun.args, begun.kwargs, names))

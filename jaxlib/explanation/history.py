@@ -43,7 +43,7 @@ from jaxlib._fastpath_difference import (
 )
 from jaxlib._fastpath_lineage import lineage_of
 from jaxlib._fastpath_origin import Definition
-from jaxlib._fastpath_signature import Leaf, Signature
+from jaxlib._fastpath_signature import Leaf, Signature, is_exact
 from jaxlib._fastpath_structure import Parameters, Structure
 from jaxlib._fastpath_value import Value, numbers
 
@@ -221,6 +221,12 @@ class History:
     # only if nothing else is.
     others = tuple(d for d in found if d.kind != CONFIG)
     return others or found or (whole_call(NOT_TOLD),)
+
+  def may_collide(self, signature: Signature) -> bool:
+    """Whether an unequal call may have this signature."""
+    return self._structures[signature.structure].may_collide or not all(
+        is_exact(key) for *_, key in signature.statics
+    )
 
   def strict_differences(
       self,

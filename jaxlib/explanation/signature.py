@@ -65,7 +65,7 @@ def static_key(value: Any) -> Any:
   """What stands for a static argument. It keeps no object of a user's alive."""
   # Unequal ones may have one hash, as -1 and -2 have, and so have tuples of
   # them.
-  if value is None or type(value) in (bool, int, float):
+  if value is None or type(value) in _EXACT:
     return type(value).__name__, value
   if type(value) is tuple and len(value) <= _MAX_TUPLE:
     return "tuple", *map(static_key, value)
@@ -73,6 +73,14 @@ def static_key(value: Any) -> Any:
 
 
 _MAX_TUPLE = 16
+_EXACT = (bool, int, float)
+
+
+def is_exact(key: Any) -> bool:
+  """Whether the key of a static argument has its value, and no hash."""
+  if key[0] == "tuple":
+    return all(map(is_exact, key[1:]))
+  return len(key) == 2
 
 
 def structure_key(treedefs: list[tuple[str, Any]]) -> int:
@@ -87,6 +95,29 @@ def structure_key(treedefs: list[tuple[str, Any]]) -> int:
   for _, treedef in treedefs:
     treedef.walk(note, bool, [None] * treedef.num_leaves)
   return hash((*treedefs, *metadata))
+
+
+def may_collide(treedefs: list[tuple[str, Any]]) -> bool:
+  """Whether other structures may have one key.
+
+  Those of texts do not. Hashes of numbers may be equal, and a user's.
+  """
+  metadata: list[Any] = []
+
+  def note(children: Any, made_with: Any) -> None:
+    del children
+    metadata.append(made_with)
+
+  for _, treedef in treedefs:
+    treedef.walk(note, bool, [None] * treedef.num_leaves)
+  return not all(map(_is_text, metadata))
+
+
+def _is_text(made_with: Any) -> bool:
+  if type(made_with) is list:
+    return {*map(type, made_with)} <= {str}
+  # A key's implementation is one of JAX's few.
+  return made_with is None or type(made_with).__module__.startswith("jax.")
 
 
 def _metadata_hash(made_with: Any) -> int:

@@ -49,6 +49,7 @@ class Structure(NamedTuple):
   paths: tuple[Path, ...]  # of the leaves
   arguments: Mapping[str, Value]  # by name
   text: str  # for what the rest does not tell apart
+  may_collide: bool  # whether another one may have its key
 
   def distance(self, other: Structure) -> int:
     """In how many leaves the two differ."""
@@ -99,6 +100,7 @@ def structure_of(
     arguments: Iterable[tuple[str, Any]],
     renamed: Mapping[str, str],
     text: str,
+    may_collide: bool,
 ) -> Structure:
   """The structure that the dispatch registry makes of named arguments.
 
@@ -107,24 +109,30 @@ def structure_of(
     arguments: those that are not static.
     renamed: the user's paths of leaves that a library has moved.
     text: of the treedefs.
+    may_collide: whether another structure may have its key.
   """
   paths: list[Path] = []
   trees: dict[str, Value] = {}
   for name, value in arguments:
     found, trees[name] = _argument(registry, name, value)
     paths += (path._replace(text=renamed.get(path.text, path.text)) for path in found)
-  return Structure(tuple(paths), trees, text)
+  return Structure(tuple(paths), trees, text, may_collide)
 
 
 def _argument(registry: Any, name: str, value: Any) -> tuple[list[Path], Value]:
   keys, leaves, treedef = _flat(value)
   paths = []
+  array_type = sys.modules["jaxlib._jax"].ArrayImpl  # as most leaves are
   for path, each in zip(keys, leaves):
-    if each is not None:
-      text = nnx.user_path(name + "".join(path), value)
-      bases = registry.flatten(each)[0]
-      paths += (Path(text, base is not each) for base in bases)
-  described_leaves = [_leaf(registry, each) for each in leaves]
+    if each is None:
+      continue
+    text = nnx.user_path(name + "".join(path), value)
+    bases = (each,) if type(each) is array_type else registry.flatten(each)[0]
+    paths += [Path(text, base is not each) for base in bases]
+  described_leaves = [
+      ARRAY if type(each) is array_type else _leaf(registry, each)
+      for each in leaves
+  ]
   return paths, _node(treedef, keys, described_leaves)
 
 
@@ -133,7 +141,7 @@ def _flat(value: Any) -> tuple[list[list[str]], list[Any], Any]:
   default = sys.modules["jaxlib._jax.pytree"].default_registry()
   # With its path in newer releases.
   flat, treedef = default.flatten_with_path(value, lambda *node: node[-1] is None)
-  keys = [[str(key) for key in path] for path, _ in flat]
+  keys = [list(map(str, path)) for path, _ in flat]
   return keys, [each for _, each in flat], treedef
 
 
