@@ -84,7 +84,7 @@ class _Run:
     except SystemExit:
       raise
     except BaseException as error:
-      self._is_interrupted = type(error) is KeyboardInterrupt
+      self._is_interrupted = program.interrupts(error)
       program.strip_when_shown(error)
       raise
 

@@ -105,6 +105,13 @@ def strip_when_shown(error: BaseException) -> None:
   sys.excepthook = show_stripped
 
 
+def interrupts(error: BaseException) -> bool:
+  """Whether Python ends by SIGINT when a program raises this."""
+  if sys.version_info >= (3, 14):
+    return isinstance(error, KeyboardInterrupt)
+  return type(error) is KeyboardInterrupt
+
+
 def interrupt_again() -> None:
   """Has Python end by SIGINT, which it forgets at each `exec` of a text."""
   with contextlib.suppress(KeyboardInterrupt):
