@@ -134,6 +134,15 @@ def test_what_is_compiled_ahead_of_time_has_the_users_line() -> None:
     ]  # fmt: skip
 
 
+def test_a_call_of_what_was_compiled_ahead_of_time_has_the_functions_line() -> None:
+    with jaxlib.pjit.dispatches() as found:
+        jax.jit(carry).lower(1.0, 2.0).compile()(1.0, 2.0)
+
+    (dispatch,) = found
+    line = f"{HERE}:{carry.__code__.co_firstlineno}"
+    assert (dispatch.function, dispatch.defined_at) == ("carry", f"{line}, ahead of time")
+
+
 def test_tracing_alone_is_no_compilation() -> None:
     assert compilations_of(lambda: jax.eval_shape(lambda x: x, 1.0)) == []
 

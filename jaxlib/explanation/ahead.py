@@ -25,6 +25,7 @@ import weakref
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from jaxlib import _fastpath_origin as origin
 from jaxlib import _fastpath_signature as signatures
 from jaxlib._fastpath_difference import Difference
 from jaxlib._fastpath_text import short_text
@@ -45,6 +46,9 @@ class _Argument(NamedTuple):
   struct: str  # what lowers for it
 
 
+_KIND_OF_LINE = "ahead of time"
+_MAX_NAMES = 4096
+_lines: dict[str, str] = {}  # of the functions that were lowered, by their name
 _lowered: dict[int, tuple[weakref.ref, list[dict[str, _Argument]]]] = {}
 
 
@@ -54,12 +58,23 @@ def note(lower: Mapping[str, Any]) -> None:
   found = dict(_arguments(fun, lower["args"], lower["kwargs"]))
   key = id(fun)
   ref = weakref.ref(fun, lambda _: _lowered.pop(key, None))
+  line = origin.definition_of(fun)[0].line
   with _lock:
     known = _lowered.get(key)
     if known is None or known[0]() is not fun:
       known = _lowered[key] = ref, []
     known[1].append(found)
     del known[1][:-_MAX_LOWERED]
+    if len(_lines) == _MAX_NAMES:
+      _lines.clear()
+    _lines[origin.name_of(fun, getattr(fun, "__name__", "<unnamed"))] = line
+
+
+def definition_of(jax_name: str) -> origin.Definition:
+  """Where what was compiled ahead of time is defined, by JAX's name for it."""
+  line = _lines.get(origin.without_jit(jax_name))
+  text = _KIND_OF_LINE if line is None else f"{line}, {_KIND_OF_LINE}"
+  return origin.Definition(text, origin.OWN)
 
 
 def differences(

@@ -227,7 +227,7 @@ def _tell_of_phase(what: str, seconds: float, jax_name: str) -> None:
   if lowered is not None and what == LOWERED:
     ahead.note(lowered)
   counts = {name: int(name == what) for name in (TRACED, LOWERED, COMPILED)}
-  name = jax_name.removesuffix(")").removeprefix("jit(").removeprefix("jit_")
+  name = origin.without_jit(jax_name)
   _tell(Compilation(name, kind, *place[:2], seconds, **counts))
 
 

@@ -249,7 +249,7 @@ def _history(
   if history.definition is not None:
     return history
   if cache_miss.fun is None:
-    definition, owner = origin.AHEAD_OF_TIME, None
+    definition, owner = ahead.definition_of(cache_miss.function_name), None
   else:
     arguments = _arguments(cache_miss, args, kwargs)
     statics = [value for _, value, is_static in arguments if is_static]

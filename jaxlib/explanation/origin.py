@@ -78,7 +78,6 @@ class Definition(NamedTuple):
   package: str  # `OWN`, or the library's
 
 
-AHEAD_OF_TIME = Definition("ahead of time", OWN)
 UNKNOWN = Definition("?", OWN)
 
 
@@ -194,10 +193,15 @@ def _line(function: types.FunctionType) -> str:
 def name_of(fun: Any, jax_name: str) -> str:
   """The name of what was jitted: JAX has none for a callable object."""
   if not jax_name.startswith("<unnamed"):
-    return jax_name
+    return without_jit(jax_name)
   while type(fun) is functools.partial:
     fun = fun.func
   return getattr(fun, "__name__", type(fun).__name__)
+
+
+def without_jit(name: str) -> str:
+  """The name of a function by that of the module that JAX made of it."""
+  return name.removesuffix(")").removeprefix("jit(").removeprefix("jit_")
 
 
 def _unwrapped(fun: Any) -> types.FunctionType | None:
