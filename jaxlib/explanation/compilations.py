@@ -220,6 +220,9 @@ def _warn_once(what: str) -> None:
 
 
 def _tell_of_phase(what: str, seconds: float, jax_name: str) -> None:
+  # Before 0.7 there are events of the functions that are traced in one, too.
+  if not sys.modules["jax._src.core"].trace_state_clean():
+    return
   kind, lowered = _beside_dispatches(what)
   if kind is None:
     return
