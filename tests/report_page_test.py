@@ -182,7 +182,7 @@ def test_a_browser_draws_a_mark_for_each_and_a_lane_for_each_place(
     ("kind", "says"),
     [
         ("first", "first call"),
-        ("compiled", "args[0]: type of the argument: was float, now int"),
+        ("compiled", "x: type of the argument: was float, now int"),
         ("slow", "never takes the fastpath: it has host callbacks or other effects"),
         ("beside", ", operation outside jit"),
     ],
