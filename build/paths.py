@@ -25,6 +25,7 @@ TEST_REQUIREMENTS = ROOT / "tests" / "requirements.txt"
 CONFORMANCE_REQUIREMENTS = REQUIREMENTS / "conformance.txt"
 ALLOWED_DIFFERENCES = ROOT / "docs" / "conformance.md"
 REPRODUCTION = ROOT / "tests" / "reproduction.py"
+STRESS = ROOT / "tests" / "stress.py"
 BENCH_REQUIREMENTS = REQUIREMENTS / "bench.txt"
 BENCHMARKS = ROOT / "benchmarks"
 

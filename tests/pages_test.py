@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from pages import blocks, figures
+from pages import blocks, conformance, demo, figures, releases, stress
 from paths import ROOT
 from refusal import Refusal
 from run import hardware
@@ -144,3 +144,103 @@ def test_a_block_is_filled_from_its_function(folders: Path, before: str, after: 
 def test_a_block_that_nothing_fills_is_refused(folders: Path, text: str, says: str) -> None:
     with pytest.raises(Refusal, match=says):
         page(folders, text)
+
+
+def keep(name: str, exact: dict | None = None, measured: dict | None = None) -> None:
+    figures.record(name, "build.py it", exact, measured)
+    figures.take(name)
+
+
+def lines(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line.startswith("| ")]
+
+
+def demo_row(case: str, run: str | None, entries: list[int], **more: object) -> dict:
+    row = {"section": 1, "case": case, "run": run, "entries": entries, "goal": [1, 1, 1]}
+    return row | {"traces": 1, "outcome": "ok", "spec": "P()"} | more
+
+
+def test_the_readme_shows_what_misses_the_goal_in_bold_and_runs_that_are_alike_once() -> None:
+    stock = [
+        demo_row("key", "cold", [1, 1, 2]),
+        demo_row("float", "cold", [1, 1, 1]),
+        demo_row("float", "warm", [1, 1, 1]),
+        demo_row("no_tracing", "warm", [1], outcome="raises RuntimeError"),
+    ]
+    ours = [each | {"entries": [1, 1, 1], "outcome": "ok"} for each in stock]
+    keep("demo-0.10.2", {"jax": "0.10.2", "stock": stock, "ours": ours})
+
+    assert lines(demo.report())[2:] == [
+        "| key | cold | **1 1 2** | 1 1 1 | `P()` | `P()` |",
+        "| float | cold, warm | 1 1 1 | 1 1 1 | `P()` | `P()` |",
+        "| no_tracing | warm | 1, **raises RuntimeError** | 1 1 1 | `P()` | `P()` |",
+    ]
+
+
+def test_the_readme_shows_the_kind_on_each_stock_release_in_order() -> None:
+    for release, entries in (("0.12.0", [1, 1, 1]), ("0.10.2", [1, 2, 2])):
+        stock = [demo_row("key ()", None, entries, section=2)]
+        ours = [demo_row("key ()", None, [1, 1, 1], section=2)]
+        keep(f"demo-{release}", {"jax": release, "stock": stock, "ours": ours})
+
+    assert lines(demo.kind()) == [
+        "| program | stock 0.10.2 | stock 0.12.0 | fixed |",
+        "| --- | --- | --- | --- |",
+        "| key () | **1 2 2** | 1 1 1 | 1 1 1 |",
+    ]
+
+
+def test_the_matrix_has_a_column_for_each_release() -> None:
+    assert releases.matrix().startswith("Not run yet")
+
+    tally = {"passed": 3, "failed": 0, "skipped": 1}
+    for release, tallies in (
+        ("0.10.2 cp311", {"a_test.py": tally, "b_test.py": tally}),
+        ("0.6.2 cp311", {"a_test.py": None}),
+    ):
+        keep(f"test-{release[:5]}", {"release": release}, {"tallies": tallies})
+
+    assert lines(releases.matrix()) == [
+        "| passed / failed / skipped | 0.6.2 cp311 | 0.10.2 cp311 |",
+        "| --- | --- | --- |",
+        "| a_test.py | crashed | 3 / 0 / 1 |",
+        "| b_test.py |  | 3 / 0 / 1 |",
+        "| all | 0 / 0 / 0 | 6 / 0 / 2 |",
+        f"| commit | {HEAD[:10]} | {HEAD[:10]} |",
+    ]
+
+
+def test_the_table_of_jax_s_own_tests_names_those_that_differ() -> None:
+    exact = {"sides": ["stock", "ours"], "differ": ["pjit_test.py::T::test_a"]}
+    files = {"pjit": [[3, 0, 1], [2, 1, 1]], "api": [[5, 0, 0], [5, 0, 0]]}
+    keep("conformance-0.10.2", exact, {"files": files})
+
+    text = conformance.tables()
+
+    assert lines(text)[2:] == [
+        "| pjit | 3 / 0 / 1 | 2 / 1 / 1 | 1 |",
+        "| api | 5 / 0 / 0 | 5 / 0 / 0 | 0 |",
+        "| all | 8 / 0 / 1 | 7 / 1 / 1 | 1 |",
+    ]
+    assert "Of 9 tests these differ: `pjit_test.py::T::test_a`." in text
+    assert f"`build.py it` at commit {HEAD[:10]}" in text
+
+
+def test_the_load_is_shown_side_by_side() -> None:
+    counts = dict.fromkeys(["calls", "functions", "wrong entries", "raced functions"], 1200)
+    threads = {"program": "threads", "wrong values": 0, **counts}
+    counters = {"slow_dispatches": 7, "tables": 7, "left_to_stock": 0}
+    memory = {"program": "functions", "functions": 20, "resident MiB": [1.5, 1.5]}
+    alive = {"jitted functions": 3}
+    runs = [
+        threads | {"jaxlib": "stock", "counters": {}},
+        threads | {"jaxlib": "ours", "counters": counters},
+        memory | {"jaxlib": "ours", "alive before": alive, "alive after": alive},
+    ]
+
+    shown = lines(stress.tables(runs))
+
+    assert "| calls | 1,200 | 1,200 |" in shown
+    assert "| slow dispatches counted |  | 7 |" in shown
+    assert "| resident after 20, MiB | 1.5 |" in shown
+    assert "| jitted functions alive, before / after | 3 / 3 |" in shown

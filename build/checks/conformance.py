@@ -20,6 +20,7 @@ from rich.table import Table
 
 from checks.pytest_runs import Outcome, in_parallel, outcomes_of, report_of
 from machine.pythons import Interpreter, clean_environment
+from pages import figures
 from paths import ALLOWED_DIFFERENCES, CONFORMANCE_REQUIREMENTS, LOGS, ROOT
 from progress import Step, results, steps
 from refusal import Refusal
@@ -89,8 +90,29 @@ def conformance(
     }
     show([side.name for side in sides], by_file)
     status = judge([side.name for side in sides], by_file, allowed)
+    if tuple(names) == NAMES:
+        _record(version, [side.name for side in sides], by_file, simulate_comparison)
     print(f"What pytest said: {logs}")
     return status
+
+
+def _record(
+    version: str, sides: Sequence[str], by_file: dict[str, list[Outcomes]], is_simulated: bool
+) -> None:
+    """Leaves the counts of all files as figures, and the tests that differ."""
+    flag = " --simulate-comparison" if is_simulated else ""
+    differ = [each.test for file, row in by_file.items() for each in differences(file, row)]
+    figures.record(
+        f"conformance-{'simulated-' if is_simulated else ''}{version}",
+        f"python3 build/build.py conformance{flag} --jaxlib {version} --jax-source DIR",
+        exact={"sides": list(sides), "differ": differ},
+        measured={
+            "files": {
+                file.removesuffix("_test.py"): [_counts(each) for each in row]
+                for file, row in by_file.items()
+            }
+        },
+    )
 
 
 def test_files(checkout: Path, names: Sequence[str]) -> list[Path]:

@@ -4,8 +4,9 @@
     whatever FUNCTION() of pages/MODULE.py returns
     <!-- /figures -->
 
-stands on lines of its own or within a line. `docs/benchmarks/summary.md`, which `build.py bench`
-writes whole, is compared with the results beside it in the same way.
+stands on lines of its own or within a line. Two pages are written whole by their commands, and
+compared in the same way: a `summary.md` of `build.py bench` with the `results.json` beside it, and
+`docs/systems.md` of `build.py systems` with its rows.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from pathlib import Path
 import markdown
 from paths import ROOT
 from refusal import Refusal
+from systems import matrix
 
 _BLOCK = re.compile(r"<!-- figures: (\S+) -->(.*?)<!-- /figures -->", re.DOTALL)
 
@@ -36,14 +38,17 @@ def changed() -> Iterator[tuple[Path, str]]:
     """
     for path in pages():
         before = path.read_text()
-        after = _whole(path) if (path.parent / "results.json").is_file() else _filled(path, before)
+        after = _whole(path) or _filled(path, before)
         if after != before:
             yield path, after
 
 
 def _whole(path: Path) -> str:
-    """A summary.md, from the results.json beside it."""
-    return markdown.document(json.loads((path.parent / "results.json").read_text()))
+    """The text of a page that a command writes whole, or nothing for another."""
+    results = path.parent / "results.json"
+    if results.is_file():
+        return markdown.document(json.loads(results.read_text()))
+    return matrix.page(matrix.read()) if path.name == "systems.md" else ""
 
 
 def _filled(path: Path, text: str) -> str:

@@ -92,6 +92,18 @@ def all_kept(prefix: str) -> list[Figures]:
     return [each for path in sorted(KEPT.glob(f"{prefix}*.json")) if (each := _read(path))]
 
 
+def source(of: Figures) -> str:
+    """Where figures come from, in words, to stand above a table of them."""
+    machine = of["machine"]
+    on = f"{machine['cores']} cores, {machine['cpu']}, {machine['system']}"
+    return f"`{of['command']}` at commit {of['commit'][:10]} ({on}):"
+
+
+def not_run(command: str) -> str:
+    """What a page says where there are no figures."""
+    return f"Not run yet at a commit of this history: `{command}` gives it."
+
+
 def take(name: str) -> None:
     """Keeps the figures of a command's last run.
 

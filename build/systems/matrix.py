@@ -58,7 +58,7 @@ def record(row: Row) -> None:
     """
     today = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
     row = row._replace(day=today, commit=_commit())
-    rows = {each.key: each for each in _read()} | {row.key: row}
+    rows = {each.key: each for each in read()} | {row.key: row}
     in_order = sorted(rows.values(), key=lambda each: (*map(_natural, each.key),))
     with refusing_os_errors(f"write {_PAGE}"):
         _ROWS.write_text(json.dumps([each._asdict() for each in in_order], indent=1) + "\n")
@@ -71,7 +71,12 @@ def page(rows: list[Row]) -> str:
     return _HEAD + "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-def _read() -> list[Row]:
+def read() -> list[Row]:
+    """The rows that are kept.
+
+    Raises:
+      Refusal: the file holds something else.
+    """
     if not _ROWS.exists():
         return []
     try:
