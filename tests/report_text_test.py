@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import pty
+import re
 import struct
 import sys
 import termios
@@ -17,7 +18,8 @@ from jaxlib._fastpath_report_text import text
 
 import interpreters
 from libraries import imported
-from reports import TITLE, rows
+from paths import ROOT
+from reports import TITLE, report, rows
 
 SCRIPT = """
 import jax
@@ -178,3 +180,23 @@ def test_a_real_training_loop_before_and_after(name: str, rule: str) -> None:
     assert causes == ([] if is_fixed else [(1, example)])
     said = "".join(line for cause in step["causes"] for line in cause["said"])
     assert ("same placement, spelled differently" in said) is not is_fixed
+
+
+def without_figures(lines: list[str]) -> list[str]:
+    return [re.sub(r" *\d+\.\d", " N", line) for line in lines]
+
+
+@pytest.mark.skipif(
+    jaxlib.version.__version_info__ >= (0, 11), reason="a scalar key is right there"
+)
+def test_the_page_on_explanations_shows_what_the_example_gets() -> None:
+    page = (ROOT / "docs" / "explaining_misses.md").read_text()
+    command = "python -m jaxlib.fastpath_report docs/examples/train.py\n"
+
+    done = report("docs/examples/train.py", settings={"JAXLIB_PJIT_PHYSICAL_OUT_SHARDINGS": "0"})
+
+    shown = page.split(command)[1].split("```")[0].splitlines()
+    # JAX's own operations have other names in other releases.
+    functions = slice(1, 8)
+    said = done.stderr.splitlines()
+    assert without_figures(shown)[functions] == without_figures(said)[functions]
