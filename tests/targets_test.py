@@ -121,7 +121,7 @@ def test_a_python_that_is_here_gives_its_own_headers() -> None:
     if not THIS.has_headers:
         pytest.skip("this Python has no headers")
 
-    assert headers.headers(THIS.target, THIS) == THIS.include
+    assert (headers.headers(THIS.target, THIS) / "Python.h").is_file()
 
 
 def test_one_without_the_gil_takes_the_headers_of_the_one_with_it(
@@ -181,6 +181,31 @@ def test_debian_s_headers_of_another_machine_are_unpacked_once(no_headers_yet: P
         folder.name,
         f"{folder.name}.lock",
     ]
+
+
+def test_headers_that_debian_laid_out_are_gathered_in_one_folder(
+    no_headers_yet: Path, tmp_path: Path
+) -> None:
+    include = tmp_path / "include" / "python3.13"
+    of_machine = include.parent / "x86_64-linux-gnu" / "python3.13"
+    for folder in (include, of_machine):
+        folder.mkdir(parents=True)
+    (include / "patchlevel.h").write_text("3.13.1")
+    (include / "pyconfig.h").write_text("#include <x86_64-linux-gnu/python3.13/pyconfig.h>")
+    (of_machine / "pyconfig.h").write_text("#define SIZEOF_VOID_P 8")
+
+    folder = debian_headers.in_one_folder(include, "x86_64")
+    (include / "patchlevel.h").write_text("3.13.2")
+    again = debian_headers.in_one_folder(include, "x86_64")
+
+    assert folder == again == no_headers_yet / "python3.13-x86_64-installed"
+    contents = {path.name: path.read_text() for path in folder.iterdir()}
+    assert contents == {"patchlevel.h": "3.13.2", "pyconfig.h": "#define SIZEOF_VOID_P 8"}
+
+
+def test_headers_in_one_folder_stay_where_they_are(no_headers_yet: Path, tmp_path: Path) -> None:
+    assert debian_headers.in_one_folder(tmp_path, "x86_64") == tmp_path
+    assert not no_headers_yet.exists()
 
 
 @pytest.mark.parametrize(

@@ -37,13 +37,41 @@ def debian_headers(target: Target) -> Path:
             with tempfile.TemporaryDirectory(dir=HEADERS) as temporary:
                 architecture = _ARCHITECTURES[target.machine]
                 root = _unpacked(Path(temporary), suite, architecture, f"lib{name}-dev")
-                # What differs by machine lies elsewhere, and Debian's own pyconfig.h leads there.
-                whole, include = Path(temporary) / "whole", root / "usr" / "include"
-                shutil.copytree(include / name, whole)
-                shutil.copy(include / f"{target.machine}-linux-gnu" / name / "pyconfig.h", whole)
-                shutil.rmtree(folder, ignore_errors=True)
-                whole.rename(folder)
+                _gather(root / "usr" / "include" / name, target.machine, folder)
     return folder
+
+
+def in_one_folder(include: Path, machine: str) -> Path:
+    """An installed Python's headers in one folder, as a compiler for another system needs them.
+
+    That is the folder itself, unless Debian laid it out.
+
+    Raises:
+      Refusal: they cannot be copied.
+    """
+    if not _of_machine(include, machine).is_file():
+        return include
+    folder = HEADERS / f"{include.name}-{machine}-installed"
+    with refusing_os_errors(f"write to {HEADERS}"), locked(folder):
+        version = "patchlevel.h"
+        copy = folder / version
+        if not copy.is_file() or copy.read_bytes() != (include / version).read_bytes():
+            _gather(include, machine, folder)
+    return folder
+
+
+def _of_machine(include: Path, machine: str) -> Path:
+    """Where Debian has what differs by machine; its own pyconfig.h leads there."""
+    return include.parent / f"{machine}-linux-gnu" / include.name / "pyconfig.h"
+
+
+def _gather(include: Path, machine: str, folder: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
+        whole = Path(temporary) / "whole"
+        shutil.copytree(include, whole)
+        shutil.copy(_of_machine(include, machine), whole)
+        shutil.rmtree(folder, ignore_errors=True)
+        whole.rename(folder)
 
 
 def _unpacked(folder: Path, suite: str, architecture: str, package: str) -> Path:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from machine.debian_headers import debian_headers
+from machine.debian_headers import debian_headers, in_one_folder
 from machine.pythons import Interpreter, here
 from machine.targets import Target
 from refusal import Refusal
@@ -27,14 +27,14 @@ def headers(target: Target, given: Interpreter | None = None) -> Path:
     same = [each for each in candidates if each.version == target.version and each.has_headers]
     for python in same:
         if python.target == target:
-            return python.include
+            return in_one_folder(python.include, python.machine)
     with_gil = [each for each in same if not each.free_threaded]
     for python in with_gil:
         if python.machine == target.machine:
-            return python.include
+            return in_one_folder(python.include, python.machine)
     try:
         return debian_headers(target)
     except Refusal:
         if not with_gil:
             raise
-        return with_gil[0].include
+        return in_one_folder(with_gil[0].include, with_gil[0].machine)
