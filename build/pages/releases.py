@@ -24,6 +24,16 @@ def matrix() -> str:
     return table(head, rows)
 
 
+def tested() -> str:
+    """The releases that all tests ran on, with their Pythons, in a line."""
+    found = sorted(figures.all_kept("test-"), key=_version)
+    pythons: dict[str, list[str]] = {}
+    for release, python in (each["exact"]["release"].split() for each in found):
+        pythons.setdefault(python, []).append(release)
+    each = [f"jaxlib {', '.join(releases)} on {python}" for python, releases in pythons.items()]
+    return "; ".join(each) or "no run of this history yet"
+
+
 def _version(of: figures.Figures) -> Version:
     return Version(of["exact"]["release"].split()[0])
 
