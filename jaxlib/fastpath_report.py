@@ -53,7 +53,7 @@ def _as_dict(row: Row | Beside) -> dict[str, Any]:
 
 def _write(file: str, content: str) -> None:
   try:
-    Path(file).write_text(content)
+    Path(file).write_text(content, "utf-8")
   except OSError as error:
     print(f"fastpath_report: {file}: {error.strerror}", file=sys.stderr)
 

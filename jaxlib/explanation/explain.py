@@ -285,6 +285,12 @@ def begin(
   except BaseException:
     history.give_up()
     raise
+  try:
+    annotation = telemetry.begin_annotation(_name(cache_miss))
+    events = compilations.begin()  # last: `end` has to follow
+  except BaseException:
+    history.give_up()
+    raise
   return _Begun(
       cache_miss,
       args,
@@ -294,8 +300,8 @@ def begin(
       leaves,
       reason,
       is_first,
-      compilations.begin(),
-      telemetry.begin_annotation(_name(cache_miss)),
+      events,
+      annotation,
       time.perf_counter(),
   )
 

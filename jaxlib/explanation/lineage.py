@@ -30,6 +30,7 @@ import weakref
 from typing import Any
 
 _MAX_MEMBERS = 64  # of one place that are told apart
+_MAX_PLACES = 4096
 _MAX_DEPTH = 4  # of functions in functions
 _PLAIN = (bool, int, float, complex, str, bytes)  # `==` runs no user's code
 
@@ -47,6 +48,8 @@ def lineage_of(place: Any, owner: weakref.ref) -> int:
   """
   function = owner()
   with _lock:
+    if len(_members) == _MAX_PLACES:
+      _members.clear()
     members = _members.setdefault(place, [])
     for index, (ref, number) in enumerate(members):
       earlier = ref()

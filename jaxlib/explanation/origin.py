@@ -81,13 +81,15 @@ class Definition(NamedTuple):
 UNKNOWN = Definition("?", OWN)
 
 
-@functools.cache
-def _start() -> str:
-  """The folder that paths are shown relative to. The program may leave it."""
+def _working_directory() -> str:
   try:
     return f"{Path.cwd()}{os.sep}"
   except OSError:  # it was deleted
     return ""
+
+
+# Paths are shown relative to it. The program may leave it.
+_START = _working_directory()
 
 
 @functools.lru_cache(1 << 14)
@@ -96,8 +98,7 @@ def shown(file: str) -> str:
   library = _PACKAGE.search(file)
   if library is not None:
     return file[library.start(1) :]
-  start = _start()
-  return file[len(start) :] if start and file.startswith(start) else file
+  return file.removeprefix(_START)
 
 
 @functools.lru_cache(1 << 14)

@@ -34,7 +34,7 @@ def page(
     timeline: Timeline,
 ) -> str:
   """The page's text."""
-  template = Path(__file__).with_name(_TEMPLATE).read_text()
+  template = Path(__file__).with_name(_TEMPLATE).read_text("utf-8")
   parts = {
       "TITLE": html.escape(title),
       "FUNCTIONS": "".join(map(_function, rows)),
