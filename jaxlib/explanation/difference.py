@@ -101,6 +101,7 @@ class Meanings(NamedTuple):
   statics: Mapping[Any, tuple[str, Value]]  # paths, and values
   leaves: Mapping[int, Leaf]
   configs: tuple[str, ...]  # names
+  library: str = ""  # of the jitted function, if it is none of the user's
 
 
 class FedBack(NamedTuple):
@@ -157,7 +158,7 @@ def differences(
 ) -> list[Difference]:
   """What tells `new` from `old`, the chief difference first."""
   found = [
-      *_static_differences(old.statics, new.statics, meanings.statics),
+      *_static_differences(old.statics, new.statics, meanings),
       *_argument_differences(old, new, meanings, origin),
   ]
   for name, was, now in zip(meanings.configs, old.configs, new.configs):
@@ -278,8 +279,9 @@ def _placements(old: Placement, new: Placement) -> tuple[str, str]:
 
 
 def _static_differences(
-    old: Statics, new: Statics, values: Mapping[Any, tuple[str, Value]]
+    old: Statics, new: Statics, meanings: Meanings
 ) -> Iterator[Difference]:
+  values, library = meanings.statics, meanings.library
   was, now = ({name: rest for name, *rest in each} for each in (old, new))
   for name in dict.fromkeys((*now, *was)):
     a, b = was.get(name), now.get(name)
@@ -288,14 +290,17 @@ def _static_differences(
       yield Difference(STATIC, name, *texts, f"pass {name} in every call")
       continue
     if a[1] != b[1]:
-      yield from static_value_differences(values[a[1]], values[b[1]])
+      yield from static_value_differences(values[a[1]], values[b[1]], library)
     elif a[0] != b[0]:
       way = {True: "by position", False: "by name"}
       yield Difference(STATIC, name, way[a[0]], way[b[0]], remedy.ONE_WAY)
 
 
 def static_value_differences(
-    old: tuple[str, Value], new: tuple[str, Value], is_strict: bool = False
+    old: tuple[str, Value],
+    new: tuple[str, Value],
+    library: str = "",
+    is_strict: bool = False,
 ) -> Iterator[Difference]:
   """What tells one static argument from another, to the end."""
   (path, was), (_, now) = old, new
@@ -303,7 +308,7 @@ def static_value_differences(
   if not found and not is_strict:  # equal in all that is looked at
     found = [(path, was, now)]
   for where, a, b in found:
-    advice = remedy.value(where, a, b)
+    advice = remedy.value(where, a, b, library)
     is_whole = where == path
     yield Difference(
         STATIC, where, *_texts(a, b, None if is_whole else (was, now)), advice

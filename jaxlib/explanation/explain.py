@@ -118,6 +118,7 @@ def _arguments(
 def _parameters(history: History, cache_miss: Any) -> Parameters:
   if history.parameters is None:
     history.parameters = parameters_of(cache_miss.fun)
+    history.library = origin.library_of(cache_miss.fun)
   return history.parameters
 
 

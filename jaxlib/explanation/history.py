@@ -64,6 +64,7 @@ class History:
     self.definition: Definition | None = None
     self.lineage = 0
     self.parameters: Parameters | None = None
+    self.library = ""  # of the jitted function, if it is none of the user's
     # With what stands for the jitted function that each was dispatched by.
     self.signatures: dict[Signature, Any] = {}
     self.raised: dict[Signature, Any] = {}  # of calls that did
@@ -211,7 +212,11 @@ class History:
     if signature in known:
       return tuple(strictly()) or (whole_call(GONE),)
     meanings = Meanings(
-        self._structures, self._statics, self._leaves, config_names
+        self._structures,
+        self._statics,
+        self._leaves,
+        config_names,
+        self.library,
     )
     closest = min(
         reversed(known), key=lambda old: distance(old, signature, meanings)
@@ -236,7 +241,9 @@ class History:
   ) -> Iterator[Difference]:
     """What tells a call from one whose parts have the same hashes."""
     for key, described in statics.items():
-      yield from static_value_differences(self._statics[key], described, True)
+      yield from static_value_differences(
+          self._statics[key], described, is_strict=True
+      )
     known = self._structures[signature.structure]
     yield from structure_differences(known, structure, set(), True)
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from jaxlib import _fastpath_value as values
+from jaxlib._fastpath_value import Value
 
 
 def _graph_parts(graph: Any) -> dict[str, Any]:
@@ -56,15 +57,23 @@ _NNX_STATE = re.compile(r"\._graphdef|\.states\[0\]|\.value$")
 _NNX_KEY = re.compile(r"\['([^\W\d]\w*)'\]")
 
 
+def is_split_module(kind: type) -> bool:
+  """Whether the nodes of a type stand for a module: its graph, and its states."""
+  return kind.__name__ == "NodeStates"
+
+
 def user_path(text: str, argument: Any) -> str:
   """The path in an argument, as the user would write it."""
-  if type(argument).__name__ != "NodeStates":
+  if not is_split_module(type(argument)):
     return text
   return _NNX_KEY.sub(r".\1", _NNX_STATE.sub("", text))
 
 
-def user_label(kind: type, label: str) -> str:
-  """What the user's path has for a child of a node."""
-  if kind.__name__ == "NodeStates" and label in ("._graphdef", "[0]"):
-    return ""
-  return label
+def user_parts(parts: Mapping[str, Value]) -> dict[str, Value]:
+  """The parts of a module, its attributes under the names that the user has."""
+  found = dict(parts)
+  for label, part in parts.items():
+    if part.type_name == "GraphDef":
+      del found[label]
+      found.update(part.parts[""].parts)
+  return found

@@ -186,6 +186,12 @@ def definition_of(
   return Definition(f"{_line(found)} ({found.__name__})", OWN), found
 
 
+def library_of(fun: Any) -> str:
+  """The library that has the very function that was jitted, or `OWN`."""
+  function = _unwrapped(fun)
+  return OWN if function is None else package_of(function.__code__.co_filename)
+
+
 def _line(function: types.FunctionType) -> str:
   code = function.__code__
   return f"{shown(code.co_filename)}:{code.co_firstlineno}"

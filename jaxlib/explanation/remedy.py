@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from jaxlib import _fastpath_origin as origin
 from jaxlib import _pjit
 from jaxlib._fastpath_signature import Leaf, Placement
 from jaxlib._fastpath_structure import Path
@@ -185,23 +186,37 @@ def _major_to_minor(text: str) -> Sequence[int] | None:
   return tuple(map(int, reversed(numbers)))
 
 
-def value(path: str, was: Value | None, now: Value | None) -> str:
-  """For what differs in a static argument, or in the metadata of a node."""
+def value(
+    path: str, was: Value | None, now: Value | None, library: str = origin.OWN
+) -> str:
+  """For what differs in a static argument, or in the metadata of a node.
+
+  Args:
+    path: of it.
+    was: the earlier value, if there was one.
+    now: the value now, if there is one.
+    library: the package of the jitted function, if it is none of the user's.
+  """
   if was is None or now is None:
     return f"pass {path} in every call"
-  return _made_anew(was, now) or _number(was, now) or NO_OTHER_WAY
-
-
-def _made_anew(was: Value, now: Value) -> str:
   parts = (*was.parts.values(), *now.parts.values())
-  is_by_identity = was.is_by_identity or now.is_by_identity
-  if not is_by_identity and not (parts and all(p.is_by_identity for p in parts)):
-    return ""
-  if now.type_name in ("function", "method", "builtin_function_or_method", "partial"):
+  if was.is_by_identity or now.is_by_identity:
+    return _made_anew(now, library)
+  if parts and all(part.is_by_identity for part in parts):
     return MAKE_ONCE
-  if not now.is_by_identity:
-    return MAKE_ONCE
+  return _number(was, now) or NO_OTHER_WAY
+
+
+def _made_anew(now: Value, library: str) -> str:
+  if library != origin.OWN and library == _package(now.file or now.type_file):
+    return ""  # a library makes it for a function of its own
+  if _package(now.type_file) != origin.OWN:
+    return MAKE_ONCE  # functions are: nobody gives theirs another equality
   return f"{MAKE_ONCE}, or give {now.type_name} `__eq__` and `__hash__`"
+
+
+def _package(file: str) -> str | None:
+  return origin.package_of(file) if file else None
 
 
 def _number(was: Value, now: Value) -> str:

@@ -208,10 +208,10 @@ def _node(
     inner = keys[start:end]
     has_key = bool(inner) and depth < len(inner[0])
     label = inner[0][depth] if has_key else _label(kind, made_with, index)
-    parts[nnx.user_label(kind, label)] = _node(
-        child, inner, leaves[start:end], depth + 1
-    )
+    parts[label] = _node(child, inner, leaves[start:end], depth + 1)
     start = end
+  if nnx.is_split_module(kind):
+    return tree(kind.__name__, nnx.user_parts(parts))
   if kind not in (dict, list) and not issubclass(kind, tuple):
     parts.update(_metadata(kind, made_with, parts))
   return tree(_type_name(kind), parts)

@@ -24,6 +24,7 @@ import collections.abc
 import dataclasses
 import enum
 import itertools
+import sys
 import types
 import weakref
 from collections.abc import Callable, Iterator, Mapping
@@ -52,6 +53,8 @@ class Value(NamedTuple):
     is_by_identity: whether it is equal to nothing but itself.
     is_opened: whether the parts decide what is equal, rather than the token.
     where: what it is in.
+    file: where a function that is compared by identity is written.
+    type_file: where the type of one that is compared by identity is.
   """
 
   type: Any
@@ -62,6 +65,8 @@ class Value(NamedTuple):
   is_by_identity: bool = False
   is_opened: bool = False
   where: Where = Where.STATIC
+  file: str = ""
+  type_file: str = ""
 
   @property
   def is_node(self) -> bool:
@@ -144,8 +149,27 @@ def _described(value: Any, count: Iterator[int], depth: int) -> Value:
     return Value(key, name, token, shown, inner, is_opened=decides)
   if kind.__eq__ is object.__eq__:
     text = short_text(value)
-    return Value(key, name, numbers.of(value), text, {}, is_by_identity=True)
+    return Value(
+        key,
+        name,
+        numbers.of(value),
+        text,
+        {},
+        is_by_identity=True,
+        file=_file(value),
+        type_file=_type_file(kind),
+    )
   return Value(key, name, _hash(value), short_text(value), {})
+
+
+def _file(value: Any) -> str:
+  code = getattr(getattr(value, "__wrapped__", value), "__code__", None)
+  return getattr(code, "co_filename", "")
+
+
+def _type_file(kind: type) -> str:
+  module = sys.modules.get(kind.__module__)
+  return getattr(module, "__file__", None) or ""
 
 
 def _simple(value: Any, key: Any, name: str) -> Value:
