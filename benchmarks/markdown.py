@@ -16,7 +16,7 @@ def document(run: dict) -> str:
         ["# Benchmark results"],
         _made_on(run),
         [f"> {note}" for note in run["notes"]],
-        ["## Goals", *_goals(run)],
+        ["## Goals", *goals(run)],
         ["## 1. The pause", "![latency of each call](pause.png)", *_pause(run)],
         ["## 2. A hit", "![a hit, over stock's](hit.png)", *_hit(run)],
         ["## 3. A miss", "![cost of a miss](miss.png)", *_miss(run)],
@@ -70,7 +70,7 @@ def _made_on(run: dict) -> Iterator[str]:
     yield "In brackets: 95 % intervals by the bootstrap. Ratios are of pairs within this run."
 
 
-def _goals(run: dict) -> Iterator[str]:
+def goals(run: dict) -> Iterator[str]:
     figures = run["figures"]
     rows = [["entries and counters as they should be", _verdict(not run["wrong"]), _wrong(run)]]
     for goal, what, badness, limit in (

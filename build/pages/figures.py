@@ -122,13 +122,17 @@ def take(name: str) -> None:
 
 
 def faults() -> list[str]:
-    """A line for each file in docs/figures that does not hold."""
-    return [
+    """A line for each file of figures in docs that does not hold."""
+    found = [
         f"{path.relative_to(ROOT)}: {fault}; run {kept_one['command']}, "
         f"then build.py pages --take {path.stem}"
         for path in sorted(KEPT.glob("*.json"))
         if (kept_one := _read(path)) and (fault := _fault(kept_one))
     ]
+    for path in sorted((ROOT / "docs").rglob("results.json")):
+        if fault := _fault_of_commit(json.loads(path.read_text())):
+            found.append(f"{path.relative_to(ROOT)}: {fault}; run build.py bench again")
+    return found
 
 
 def _fault(figures: Figures) -> str:
