@@ -64,7 +64,7 @@ def test_results_keep_the_order_of_the_items() -> None:
 def test_all_is_five_releases_on_the_given_python_and_the_newest_on_the_newest(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(releases, "found", lambda versions: iter([NEW.python]))
+    monkeypatch.setattr(releases, "found", lambda versions, **_: iter([NEW.python]))
     monkeypatch.setattr(stock_wheel, "newest", lambda python: "0.12.0")
 
     wanted, left_out = releases.releases(step, ["all", "0.6.2"], THIS)
@@ -84,7 +84,7 @@ def test_all_is_five_releases_on_the_given_python_and_the_newest_on_the_newest(
 def test_all_without_a_newer_python_says_what_it_leaves_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(releases, "found", lambda versions: iter(()))
+    monkeypatch.setattr(releases, "found", lambda versions, **_: iter(()))
 
     wanted, left_out = releases.releases(step, ["all"], THIS)
 
@@ -96,7 +96,7 @@ def test_all_without_a_newer_python_says_what_it_leaves_out(
 def test_others_is_all_without_the_release_that_is_tested_by_default(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(releases, "found", lambda versions: iter([NEW.python]))
+    monkeypatch.setattr(releases, "found", lambda versions, **_: iter([NEW.python]))
     monkeypatch.setattr(stock_wheel, "newest", lambda python: "0.12.0")
 
     wanted, _ = releases.releases(step, ["others"], THIS)
@@ -202,14 +202,14 @@ def test_a_release_without_environments_has_an_error_and_the_others_run(
 
 def test_a_python_that_pip_has_no_jax_for_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     answers = {OLD.python: "0.10.2", NEW.python: None}
-    monkeypatch.setattr(releases, "found", lambda versions: iter([NEW.python, OLD.python]))
+    monkeypatch.setattr(releases, "found", lambda versions, **_: iter([NEW.python, OLD.python]))
     monkeypatch.setattr(stock_wheel, "newest", answers.get)
 
     assert releases.releases(step, ["newest"], THIS) == ([Release("0.10.2", OLD.python)], [])
 
 
 def test_no_newer_python_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(releases, "found", lambda versions: iter(()))
+    monkeypatch.setattr(releases, "found", lambda versions, **_: iter(()))
 
     with pytest.raises(Refusal, match=r"install one of python3\.14"):
         releases.releases(step, ["newest"], THIS)
@@ -252,10 +252,14 @@ def test_the_newest_of_pyenv_s_that_runs_is_found(
     assert asked[-1].split("/")[-3].endswith(".10")
 
 
-def test_a_python_without_headers_is_not_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pythons, "examine", lambda _: THIS._replace(has_headers=False))
+def test_a_python_without_headers_builds_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bare = THIS._replace(has_headers=False)
+    monkeypatch.setattr(pythons, "examine", lambda _: bare)
 
     assert list(pythons.found([THIS.version])) == []
+    assert list(pythons.found([THIS.version], to_build=False)) == [bare]
 
 
 def test_the_table_has_a_row_a_module_and_a_column_a_release() -> None:

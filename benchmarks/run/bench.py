@@ -84,7 +84,7 @@ def _kit(
         "ours": products.jax_environment(step, f"ours{kind}", wheel, python, more),
     }
     try:
-        release = newest_release(step)
+        release = newest_release(step, to_build=False)
         newest = products.fetched(step, release.version, release.python.target)
         more = [each.replace(version, release.version) for each in more]
         pythons["newest"] = products.jax_environment(

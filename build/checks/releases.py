@@ -109,14 +109,17 @@ def releases(
     return found_releases, left_out
 
 
-def newest_release(step: Step) -> Release:
+def newest_release(step: Step, *, to_build: bool = True) -> Release:
     """The newest jaxlib that there is for a Python that is here, and that Python.
+
+    Args:
+      to_build: whether only a Python with headers counts.
 
     Raises:
       Refusal: there is none.
     """
     with step("Look for the newest Python and the newest jax for it"):
-        for python in found(NEWER):
+        for python in found(NEWER, to_build=to_build):
             version = stock_wheel.newest(python)
             if version:
                 return Release(version, python)

@@ -33,6 +33,7 @@ OF_NO_RELEASE = (
     "extension_checks_test.py",
     "nanobind_releases_test.py",
     "pages_test.py",
+    "portable_test.py",
     "releases_test.py",
     "targets_test.py",
     "wheel_fuzz_test.py",

@@ -105,11 +105,16 @@ def examine(python: str | Path) -> Interpreter:
     )
 
 
-def found(versions: Sequence[tuple[int, int]]) -> Iterator[Interpreter]:
-    """Those of these Pythons that are on PATH or pyenv's, and can be built for, in their order."""
+def found(versions: Sequence[tuple[int, int]], *, to_build: bool = True) -> Iterator[Interpreter]:
+    """Those of these Pythons that are on PATH or pyenv's, in their order.
+
+    Args:
+      to_build: whether only those with headers count.
+    """
     for version in versions:
         for python in here(version):
-            if not python.free_threaded and python.has_headers and python.has_ensurepip:
+            fits = python.has_ensurepip and (python.has_headers or not to_build)
+            if fits and not python.free_threaded:
                 yield python
                 break
 

@@ -1,0 +1,70 @@
+"""The compiler of the wheels for any Linux: what Bazel's calls of it come to."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from wheels import portable
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the compiler is, with a zig in it that says what it is called with."""
+    folder = tmp_path / "a folder"
+    for name, text in (
+        ("python", f'echo "{folder}"'),
+        ("zig", 'echo "$ZIG_GLOBAL_CACHE_DIR $ZIG_LOCAL_CACHE_DIR"; echo "$@"'),
+    ):
+        program = folder / name
+        program.parent.mkdir(exist_ok=True)
+        program.write_text(f"#!/bin/sh\n{text}\n")
+        program.chmod(0o755)
+    monkeypatch.setattr(portable, "ZIG", folder)
+    monkeypatch.setattr(portable, "CACHE", folder / "cache")
+    monkeypatch.setattr(portable, "environment", lambda *_: folder / "python")
+    return folder
+
+
+def said(compiler: Path, *arguments: str) -> list[str]:
+    return subprocess.run(
+        [compiler, *arguments], capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "call"),
+    [
+        (["-c", "x.c"], "cc -target aarch64-linux-gnu.2.17 -O2 -c x.c"),
+        (["-c", "x.cc"], "c++ -target aarch64-linux-gnu.2.17 -O2 -c x.cc"),
+        (["-c", "nb.cpp"], "c++ -target aarch64-linux-gnu.2.17 -O2 -c nb.cpp"),
+        (["-shared", "x.o"], "c++ -target aarch64-linux-gnu.2.17 -O2 -s -shared x.o"),
+        (["@x.so-2.params"], "c++ -target aarch64-linux-gnu.2.17 -O2 -s @x.so-2.params"),
+    ],
+)
+def test_one_compiler_serves_for_c_and_c_plus_plus_and_links(
+    arguments: list[str], call: str, folder: Path
+) -> None:
+    compiler = portable.compiler("aarch64")
+
+    assert said(compiler, *arguments) == [f"{folder}/cache {folder}/cache", call]
+
+
+def test_each_machine_has_a_compiler_of_its_own(folder: Path) -> None:
+    for machine in ("aarch64", "x86_64"):
+        assert portable.compiler(machine) == folder / machine / "cc"
+        assert f"-target {machine}-linux-gnu.2.17" in said(folder / machine / "cc", "x.cc")[1]
+
+
+def test_a_compiler_that_is_there_stays_the_same_file(folder: Path) -> None:
+    before = portable.compiler("x86_64").stat()
+
+    assert portable.compiler("x86_64").stat() == before
+
+
+def test_the_cache_is_there_for_bazel_to_let_it_through(folder: Path) -> None:
+    portable.compiler("x86_64")
+
+    assert (folder / "cache").is_dir()
