@@ -9,6 +9,7 @@ os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=4"
 
 import logging
 import re
+import unittest
 from collections.abc import Iterator
 
 import jax
@@ -119,3 +120,14 @@ def test_the_transcript_is_what_the_example_gets(page: str) -> None:
     said = re.sub(r"\d+\.\d{3} ms", "0.846 ms", done.stderr)
     said = re.search(r"FASTPATH.*\n( .*\n)+", said)[0]
     assert f"docs/examples/train.py\n{said}```" in (ROOT / page).read_text()
+
+
+def test_what_counts_jaxs_warnings_as_its_tests_do_counts_none_of_ours(flag: None) -> None:
+    f = fresh()
+    f(1.0)
+
+    with unittest.TestCase().assertLogs(level="WARNING") as logs:
+        f(1)
+
+    (record,) = logs.records
+    assert record.name.startswith("jax._src.")
