@@ -322,6 +322,32 @@ def test_a_repr_that_raises_or_is_long_does_no_harm(text: Callable[[], str], sho
     assert said[2] == f"n: static argument: was 'first', now {shown}"
 
 
+class Shy:
+    """A static argument whose attributes cannot be read."""
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __repr__(self) -> str:
+        return "<shy>"
+
+    @property
+    def __dict__(self) -> dict[str, Any]:
+        raise RuntimeError("not today")
+
+
+def test_attributes_that_cannot_be_read_do_no_harm() -> None:
+    f = fresh(static_argnums=1)
+    first, second = Shy(), Shy()
+
+    (said,) = explained(lambda: f(1.0, first), lambda: f(1.0, second))
+
+    assert said[2] == "n: static argument: was another object that prints alike, now <shy>"
+
+
 def test_of_sixty_four_signatures_the_oldest_is_forgotten_and_that_is_said() -> None:
     f = fresh(static_argnums=1)
     calls = [functools.partial(f, 1.0, str(n)) for n in range(66)]

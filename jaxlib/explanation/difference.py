@@ -347,10 +347,14 @@ def structure_differences(
   if not found and not is_strict and old.arguments.keys() == new.arguments.keys():
     yield Difference(STRUCTURE, "", *_whole(old.text, new.text), "")
   for path, was, now in found:
-    is_own = any(each.startswith(path) for each in own)
+    is_own = any(_is_within(each, path) for each in own)
     advice = remedy.structure(path, was, now, is_own)
     texts = _structure_texts(was, now)
     yield Difference(STRUCTURE, path, *texts, advice, is_own)
+
+
+def _is_within(inner: str, path: str) -> bool:
+  return inner.startswith(path) and inner[len(path) : len(path) + 1] in "[."
 
 
 def _whole(old: str, new: str) -> tuple[str, str]:

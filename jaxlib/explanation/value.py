@@ -140,7 +140,10 @@ def _described(value: Any, count: Iterator[int], depth: int) -> Value:
     return special[name](value)
   if _is_partitioned(value):
     return special["partitioned"](*value)
-  opened = _parts(value)
+  try:
+    opened = _parts(value)
+  except Exception:  # a user's attribute may raise
+    opened = None
   if opened is not None:
     parts, decides = opened
     inner = {k: _described(v, count, depth + 1) for k, v in parts.items()}
