@@ -23,3 +23,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="DIR",
         help="a git checkout of jax with its tags, to try the port on",
     )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "gpus(count): on how many GPUs the test runs")

@@ -209,7 +209,8 @@ def wrapped(spec: P, shape: tuple[int, ...] = ()) -> Callable[[str], jax.Array]:
 
 def from_another_mesh(impl: str) -> jax.Array:
     """A key array that was on a mesh of the same devices in another order."""
-    there = Mesh(np.array(jax.devices()[3::-1]).reshape(2, 2), ("a", "b"))
+    here = mesh_of(4)
+    there = Mesh(here.devices[::-1, ::-1], here.axis_names)
     key = jax.device_put(keys(impl, (4, 4)), NamedSharding(there, P("a")))
     return jax.device_put(key, placed_as(P("a")))
 

@@ -1,84 +1,182 @@
-"""The tables on the GPUs there are."""
+"""The tables, and everything that is fed back, on the GPUs there are: one, two, four or eight.
+
+Entries are the goals, and what CPUs make of the same program on as many devices. Values are those
+of stock jaxlib on the same GPUs, and keys, which are integers, those of CPUs too.
+"""
 
 from __future__ import annotations
 
+import functools
 import os
+import sys
 
-os.environ["JAX_PLATFORMS"] = ""
+os.environ.setdefault("JAX_PLATFORMS", "")
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
 import pytest
 
 import fed_back
+import fed_back_programs
+import gpus
+import interpreters
 import placements
 import reproduction
-from fed_back import Route
-from placements import Pair, Placement
-from reproduction import Case
+from fed_back_programs import Outcome, Program
+from reproduction import Case, base_array
 
-if jax.default_backend() != "gpu":
-    pytest.skip("no GPU that this jax can use", allow_module_level=True)
+gpus.or_skip()
 
-HAS = len(jax.devices())
-
-
-def marks(needed: int, lacking: Callable[[], str] = placements.present) -> Any:
-    reason = f"needs {needed} GPUs, has {HAS}" if needed > HAS else lacking()
-    return pytest.mark.skip(reason=reason) if reason else ()
+KEYS_ALIKE = "threefry2x32"  # the one PRNG that JAX promises to be alike on all platforms
+TIMEOUT_S = 1800  # to compile a hundred programs for GPUs
+TABLES = (*reproduction.SECTION_1, *reproduction.SECTION_2)
+TRANSPOSED = "float (4,4), x.T"  # on 2x1 devices it goes through three placements
 
 
-def each(cases: tuple[Placement, ...] | tuple[Pair, ...]) -> list[Any]:
-    """Each case with each of its PRNGs. All but a few are on four devices."""
-    return [
-        pytest.param(case, impl, id=placements.title(case, impl), marks=marks(needed, case.lacks))
-        for case in cases
-        for needed in (1 if case.name in placements.ON_ONE_DEVICE else 4,)
-        for impl in case.impls
-    ]
+@pytest.fixture(autouse=True)
+def on_gpus(request: pytest.FixtureRequest, record_property: Any) -> None:
+    gpus.or_fail()
+    record_property("gpus", request.node.get_closest_marker("gpus").args[0])
+
+
+@pytest.mark.gpus(gpus.HAS)
+def test_jax_finds_all_gpus_that_were_asked_for() -> None:
+    expected = gpus.ASKED_FOR or gpus.HAS
+
+    assert gpus.HAS == expected
+
+
+def least_of(case: Case) -> int:
+    return 4 if case.name == TRANSPOSED else min(case.devices, 2)
 
 
 @pytest.mark.parametrize("impl", fed_back.IMPLS)
 @pytest.mark.parametrize(
     "case",
     [
-        pytest.param(case, id=case.name, marks=marks(case.devices))
-        for case in (*reproduction.SECTION_1, *reproduction.SECTION_2)
+        pytest.param(case, id=case.name, marks=gpus.row(least_of(case), case.devices))
+        for case in TABLES
     ],
 )
-def test_one_placement_on_gpus_makes_one_cache_entry(case: Case, impl: str) -> None:
+def test_one_placement_makes_one_cache_entry(case: Case, impl: str) -> None:
     f, traces = reproduction.counted(case.step)
 
     run = reproduction.call_back(f, traces, case.make(impl), len(case.goal), case.feeds_back)
 
-    assert run.entries == list(case.goal)
-
-
-@pytest.mark.parametrize(("case", "impl"), each((*placements.PLACEMENTS, *placements.MOVED)))
-def test_a_placement_on_gpus_makes_the_entries_that_it_makes_on_cpus(
-    case: Placement, impl: str
-) -> None:
-    assert placements.run(case, impl).entries == list(case.goal)
-
-
-@pytest.mark.parametrize(("pair", "impl"), each(placements.PAIRS))
-def test_two_placements_on_gpus_make_two_cache_entries_and_no_third(pair: Pair, impl: str) -> None:
-    entries, _ = placements.run_in_turn(pair, impl)
-
-    assert entries == [1, 2, 2, 2, 2, 2]
+    assert (run.entries, run.outcome) == (list(case.goal), "ok")
 
 
 @pytest.mark.parametrize("impl", fed_back.IMPLS)
-@pytest.mark.parametrize(
-    "route",
-    [
-        pytest.param(route, id=route.name, marks=marks(4, lambda route=route: route.lacks))
-        for route in fed_back.ROUTES
-    ],
-)
-def test_a_fed_back_output_on_gpus_makes_no_entry_that_its_placement_does_not(
-    route: Route, impl: str
+@pytest.mark.parametrize("case", [pytest.param(reproduction.NO_TRACING, marks=gpus.row(2, 2))])
+def test_a_fed_back_key_is_not_traced_again(case: Case, impl: str) -> None:
+    run = reproduction.without_tracing(case, impl)
+
+    assert (run.entries, run.outcome) == (list(case.goal), "ok")
+
+
+def each(least: int | None = None, impls: tuple[str, ...] = placements.IMPLS) -> Any:
+    """Each program with each of its PRNGs, on as many GPUs as there are up to four."""
+    return pytest.mark.parametrize(
+        ("program", "impl"),
+        [
+            pytest.param(program, impl, id=f"{program.name}, {impl}", marks=marks(program, least))
+            for program in fed_back_programs.programs()
+            for impl in program.impls
+            if impl in impls
+        ],
+    )
+
+
+def marks(program: Program, least: int | None) -> list[Any]:
+    lacks = program.lacks() if gpus.HAS else ""
+    return gpus.row(least or program.least, program.most, lacks)
+
+
+@functools.cache
+def outcome_of(program: Program, impl: str) -> Outcome:
+    """Three tests read what is run once."""
+    return fed_back_programs.outcome_of(program, impl)
+
+
+@functools.cache
+def outcomes_elsewhere(python: str, platform: str, impl: str) -> dict[str, Outcome]:
+    """What the programs do with another jaxlib, or on as many CPUs."""
+    answers = interpreters.answer(
+        [str(interpreters.TESTS / "fed_back_programs.py"), impl],
+        python=python,
+        settings={"JAX_PLATFORMS": platform},
+        devices=gpus.HAS,
+        timeout_s=TIMEOUT_S,
+    )
+    return {name: Outcome(*answer) for name, answer in answers.items()}
+
+
+def of_stock(program: Program, impl: str) -> Outcome:
+    name = f"{program.name}, {impl}"
+    outcome = outcomes_elsewhere(interpreters.stock_python(), "cuda", impl)[name]
+    if outcome.outcome != "ok":
+        pytest.skip(f"stock {outcome.outcome}")
+    return outcome
+
+
+@each()
+def test_what_is_fed_back_makes_no_entry_that_its_placement_does_not(
+    program: Program, impl: str
 ) -> None:
-    assert fed_back.fed_back(route, impl).entries == list(route.goal)
+    made = outcome_of(program, impl)
+    if made.outcome != "ok":
+        of_stock(program, impl)
+
+    assert (made.entries, made.outcome) == (list(program.goal), "ok")
+
+
+@each(least=1)
+def test_what_is_fed_back_has_the_values_that_stock_computes(program: Program, impl: str) -> None:
+    expected = of_stock(program, impl)
+
+    assert outcome_of(program, impl).bits == expected.bits
+
+
+@each(least=1, impls=(KEYS_ALIKE,))
+def test_what_is_fed_back_makes_the_entries_and_the_keys_that_it_makes_on_cpus(
+    program: Program, impl: str
+) -> None:
+    made = outcome_of(program, impl)
+    if made.outcome != "ok":
+        of_stock(program, impl)
+
+    expected = outcomes_elsewhere(sys.executable, "cpu", impl)[f"{program.name}, {impl}"]
+
+    assert (made.entries, made.keys) == (expected.entries, expected.keys)
+
+
+DONATING = [
+    pytest.param(first, step, id=name, marks=gpus.row(1, 4))
+    for name, first, step in (
+        ("scalar key", fed_back.SCALAR, reproduction.next_key),
+        ("key matrix", fed_back.MATRIX, fed_back.reversed_rows),
+    )
+]
+
+
+@pytest.mark.parametrize(("first", "step"), DONATING)
+def test_every_fed_back_donated_key_is_deleted(first: Any, step: Any) -> None:
+    keys = [first(KEYS_ALIKE)]
+    f = fed_back.fresh(step, donate_argnums=0)
+
+    for _ in range(4):
+        keys.append(f(keys[-1]))
+
+    assert [base_array(key).is_deleted() for key in keys] == [True] * 4 + [False]
+
+
+@pytest.mark.parametrize("_", [pytest.param("", id="key matrix", marks=gpus.row(1, 4))])
+def test_a_key_asked_for_in_the_host_s_memory_stays_there(_: str) -> None:
+    place = placements.of_mesh(jax.P("a"), memory="pinned_host")()
+    f = fed_back.fresh(fed_back.bumped, out_shardings=place)
+    key = jax.device_put(reproduction.keys(KEYS_ALIKE, (4, 4)), place)
+
+    kinds = [base_array(key := f(key)).sharding.memory_kind for _ in range(3)]
+
+    assert (kinds, f._cache_size()) == (["pinned_host"] * 3, 1)

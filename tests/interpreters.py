@@ -49,6 +49,7 @@ def run(
     settings: dict[str, str] | None = None,
     devices: int = 2,
     cwd: Path | None = None,
+    timeout_s: float = TIMEOUT_S,
 ) -> subprocess.CompletedProcess[str]:
     """Runs a program's text, or a command line for the interpreter, to its end."""
     command = ["-c", program] if isinstance(program, str) else program
@@ -57,7 +58,7 @@ def run(
         env=environment(python, settings or {}, devices),
         capture_output=True,
         text=True,
-        timeout=TIMEOUT_S,
+        timeout=timeout_s,
         cwd=cwd,
     )
 

@@ -59,6 +59,15 @@ class Pair:
     impls: tuple[str, ...] = IMPLS[:1]
 
 
+def fitting(shape: Shape) -> Shape:
+    """The shape of a mesh, its longest axes cut until there are devices for it."""
+    sizes = list(shape)
+    while prod(sizes) > len(jax.devices()):
+        longest = len(sizes) - 1 - sizes[::-1].index(max(sizes))
+        sizes[longest] //= 2
+    return tuple(sizes)
+
+
 def of_mesh(
     spec: P,
     shape: Shape = (2, 2),
@@ -68,11 +77,16 @@ def of_mesh(
     kind: AxisType = AxisType.Auto,
     memory: str | None = None,
 ) -> Place:
-    """A NamedSharding on the devices in some order. Equal meshes are one object."""
+    """A NamedSharding on the devices in some order. Equal meshes are one object.
+
+    Where there are fewer than four devices, the mesh is as large as it can be.
+    """
 
     def place() -> NamedSharding:
-        devices = np.array(jax.devices())[list(order[: prod(shape)])].reshape(shape)
-        mesh = Mesh(devices, names, axis_types=(kind,) * len(shape))
+        sizes = fitting(shape)
+        there = [place for place in order[: prod(shape)] if place < prod(sizes)]
+        devices = np.array(jax.devices())[there].reshape(sizes)
+        mesh = Mesh(devices, names, axis_types=(kind,) * len(sizes))
         return NamedSharding(mesh, spec, memory_kind=memory)
 
     return place
@@ -85,7 +99,7 @@ def of_gspmd(spec: P, rank: int) -> Place:
         from jax._src.sharding_impls import GSPMDSharding
 
         named = NamedSharding(mesh_of(4), spec)
-        return GSPMDSharding(tuple(jax.devices()[:4]), named._to_xla_hlo_sharding(rank))
+        return GSPMDSharding(tuple(named.mesh.devices.flat), named._to_xla_hlo_sharding(rank))
 
     return place
 
@@ -153,7 +167,7 @@ MESHES: dict[str, dict[str, Any]] = {
     "mesh of one device": {"shape": (1, 1)},
     "second axis of size 1": {"shape": (4, 1)},
     "first axis of size 1": {"shape": (1, 4)},
-    "mesh in another order": {"order": (2, 0, 3, 1)},
+    "mesh in another order": {"order": (1, 3, 0, 2)},
 }
 
 

@@ -1,6 +1,6 @@
 """One of the processes of a distributed run: feeds keys back and prints the cache entries.
 
-Run as `processes.py COORDINATOR COUNT INDEX`, with two virtual CPU devices a process.
+Run as `processes.py COORDINATOR COUNT INDEX`, with a GPU or two virtual CPU devices a process.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from jax.sharding import PartitionSpec as P
 
 from reproduction import call_back, counted, identity, keys, next_key
 
-# Name, shape of the key array, spec on a 2x2 mesh whose axis "a" goes across the processes, step.
+# Name, shape of the key array, spec on a mesh whose axis "a" goes across the processes, step. The
+# mesh is 2x2, or 2x1 with one device a process.
 CASES = (
     ("scalar", (), P(), next_key),
     ("array, replicated", (4,), P(), identity),
@@ -27,7 +28,7 @@ CASES = (
 
 
 def entries(shape: tuple[int, ...], spec: P, step: object) -> list[int]:
-    mesh = Mesh(np.array(jax.devices()).reshape(2, 2), ("a", "b"))
+    mesh = Mesh(np.array(jax.devices()).reshape(2, -1), ("a", "b"))
     placement = NamedSharding(mesh, spec)
     key = jax.jit(lambda: keys("threefry2x32", shape), out_shardings=placement)()
     f, traces = counted(step)

@@ -81,9 +81,16 @@ class Row:
 
 
 def mesh_of(count: int) -> Mesh:
-    """A mesh of the first `count` devices: 2x2 for four of them, else a line."""
+    """A mesh of the first `count` devices: a line, or for four of them 2x2.
+
+    Where there are fewer than four, the 2x2 is 2x1 or 1x1: the tests on GPUs take what there is.
+    """
     devices = np.array(jax.devices()[:count])
-    return Mesh(devices.reshape(2, 2), ("a", "b")) if count == 4 else Mesh(devices, ("a",))
+    if count < 4:
+        return Mesh(devices, ("a",))
+    rows = 1 if devices.size < 2 else 2
+    columns = 2 if devices.size == 4 else 1
+    return Mesh(devices[: rows * columns].reshape(rows, columns), ("a", "b"))
 
 
 def keys(impl: str, shape: tuple[int, ...] = ()) -> jax.Array:

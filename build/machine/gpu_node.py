@@ -1,0 +1,213 @@
+"""The GPUs to run on, and the CUDA for them: all that can be said before anything is installed.
+
+What is wrong with a node is said in one line here, rather than by a plugin's traceback later.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from machine import nvidia_smi
+from machine.nvidia_smi import Features, Gpu
+from machine.pythons import Interpreter, clean_environment
+from refusal import Refusal
+
+# By JAX's installation page: the oldest driver, and the lowest compute capability.
+_NEEDS = {12: (525, (5, 2)), 13: (580, (7, 5))}
+CUDAS = tuple(_NEEDS)
+_DEFAULT = 12  # which every GPU that JAX supports can use
+# cuDNN after 9.10 has no code for GPUs older than this, and JAX refuses those before 9.10.1.
+_OLDEST_WITH_NEW_CUDNN = (7, 5)
+_CUDNN_OF_OLD_GPUS = "nvidia-cudnn-cu12>=9.10.1,<9.11"
+_PLUGINS = "from importlib.metadata import distributions as d; print(*[x.name for x in d()])"
+_PROBE = "import jax; print(len(jax.devices('cuda')))"
+
+
+class Node(NamedTuple):
+    """The GPUs to use, and how."""
+
+    gpus: tuple[Gpu, ...]
+    names: tuple[str, ...]  # the same, as CUDA_VISIBLE_DEVICES takes them
+    capability: tuple[int, int]  # the lowest
+    cuda: int
+
+    @property
+    def kind(self) -> str:
+        """What tells an environment for these GPUs from others."""
+        old = "-volta" if self.capability < _OLDEST_WITH_NEW_CUDNN else ""
+        return f"cuda{self.cuda}{old}"
+
+    @property
+    def title(self) -> str:
+        """The GPUs for a person, such as `2 x Tesla V100-SXM2-16GB, driver 535.54, CUDA 12`."""
+        names = [gpu.name for gpu in self.gpus]
+        counts = ", ".join(f"{names.count(name)} x {name}" for name in dict.fromkeys(names))
+        return f"{counts}, driver {self.gpus[0].driver}, CUDA {self.cuda}"
+
+    def requirements(self, jax_version: str) -> list[str]:
+        """What pip is to install beside a jaxlib."""
+        old = self.capability < _OLDEST_WITH_NEW_CUDNN
+        return [f"jax[cuda{self.cuda}]=={jax_version}", *([_CUDNN_OF_OLD_GPUS] if old else [])]
+
+    def settings(self, count: int | None = None) -> dict[str, str]:
+        """The environment of a process that is to use the first so many GPUs, or all of them."""
+        return {
+            "JAX_PLATFORMS": "cuda",
+            "CUDA_DEVICE_ORDER": os.environ.get("CUDA_DEVICE_ORDER", "PCI_BUS_ID"),
+            "CUDA_VISIBLE_DEVICES": ",".join(self.names[:count]),
+            # Several processes share a GPU here: none may take all of its memory.
+            "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+        }
+
+
+def examine(python: Interpreter, devices: int | None = None, cuda: int | None = None) -> Node:
+    """The node as it is to be used.
+
+    Args:
+      python: where it has JAX's plugin for CUDA 13 installed, that is the CUDA to take.
+      devices: how many GPUs to use; None for all that CUDA_VISIBLE_DEVICES leaves.
+      cuda: 12 or 13, if that is said.
+
+    Raises:
+      Refusal: it cannot be used so.
+    """
+    if devices is not None and devices < 1:
+        raise Refusal(f"--devices {devices}: give 1 or more")
+    cuda = cuda or (13 if "jax-cuda13-plugin" in _packages(python) else _DEFAULT)
+    try:
+        gpus = nvidia_smi.gpus()
+        if not gpus:
+            raise nvidia_smi.NoAnswer("nvidia-smi lists none")
+        _check_driver(gpus[0], cuda)
+        features = nvidia_smi.features()
+    except nvidia_smi.NoAnswer as error:
+        raise Refusal(
+            f"--platform gpu: finds no GPU here ({error}); use --platform cpu, or a node with GPUs"
+        ) from error
+    names = _visible(gpus)
+    if not names:
+        hidden = os.environ["CUDA_VISIBLE_DEVICES"]
+        raise Refusal(
+            f"CUDA_VISIBLE_DEVICES={hidden}: names none of the {len(gpus)} GPUs here; unset it"
+        )
+    chosen = _chosen(list(names), [features[index] for index in names.values()], devices)
+    used = [names[name] for name in chosen]
+    for index in used:
+        _check(gpus[index], features[index], cuda)
+    return Node(
+        tuple(gpus[index] for index in used),
+        tuple(chosen),
+        min(features[index].capability for index in used),
+        cuda,
+    )
+
+
+def check_environment(python: Path, node: Node) -> None:
+    """Has the JAX of an environment look for the GPUs.
+
+    Raises:
+      Refusal: it does not find them all.
+    """
+    done = subprocess.run(
+        [str(python), "-c", _PROBE],
+        cwd=python.parent,  # where no folder of the repository can be taken for a package
+        env=clean_environment() | node.settings(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        said = [line for line in done.stderr.splitlines() if line.strip()] or ["it said nothing"]
+        raise Refusal(
+            f"JAX in {python.parent.parent} finds no GPU, nvidia-smi {len(node.gpus)}: {said[-1]} "
+            f"(to see more: JAX_PLATFORMS=cuda {python} -c 'import jax; jax.devices()')"
+        )
+    found = int(done.stdout.split()[-1])
+    if found != len(node.gpus):
+        raise Refusal(
+            f"JAX in {python.parent.parent} finds {found} of {len(node.gpus)} GPUs; "
+            "give --devices, or CUDA_VISIBLE_DEVICES with those that work"
+        )
+
+
+def _visible(gpus: Sequence[Gpu]) -> dict[str, int]:
+    """The GPUs that CUDA_VISIBLE_DEVICES leaves: what to call each, and its place in the list.
+
+    As CUDA has it, a name that is no GPU's ends the list, and one that is there twice counts once.
+    """
+    if "CUDA_VISIBLE_DEVICES" not in os.environ:
+        return {str(gpu.index): place for place, gpu in enumerate(gpus)}
+    found: dict[str, int] = {}
+    for name in os.environ["CUDA_VISIBLE_DEVICES"].split(","):
+        place = _place(name.strip(), gpus)
+        if place is None:
+            break
+        if name.startswith("MIG-") or place not in found.values():
+            found[name.strip()] = place
+    return found
+
+
+def _place(name: str, gpus: Sequence[Gpu]) -> int | None:
+    for place, gpu in enumerate(gpus):
+        is_it = name == str(gpu.index) or (name.startswith("GPU-") and gpu.uuid.startswith(name))
+        # An old driver's name for an instance has that of its GPU in it; a new one's stands alone.
+        if is_it or name.startswith(f"MIG-{gpu.uuid}/") or (name.startswith("MIG-") and place == 0):
+            return place
+    return None
+
+
+def _chosen(names: list[str], features: list[Features], devices: int | None) -> list[str]:
+    """The names of the GPUs to use.
+
+    Raises:
+      Refusal: there are fewer than are asked for.
+    """
+    split = any(each.is_split for each in features)
+    usable = 1 if split else len(names)
+    if devices is not None and devices > usable:
+        why = ": MIG is on, and a process sees one instance" if split else ""
+        raise Refusal(f"--devices {devices}: this node has {usable} GPU(s) to use{why}; give fewer")
+    return names[: devices or usable]
+
+
+def _check_driver(gpu: Gpu, cuda: int) -> None:
+    oldest, _ = _NEEDS[cuda]
+    major = gpu.driver.partition(".")[0]
+    if not major.isdigit() or int(major) < oldest:
+        advice = "; or use --cuda 12" if cuda > 12 and major.isdigit() and int(major) >= 525 else ""
+        raise Refusal(
+            f"--platform gpu: driver {gpu.driver} is too old for CUDA {cuda}, which needs {oldest} "
+            f"or later; have it updated{advice}"
+        )
+
+
+def _check(gpu: Gpu, features: Features, cuda: int) -> None:
+    _, lowest = _NEEDS[cuda]
+    if features.capability < lowest:
+        shown, least = ("{}.{}".format(*each) for each in (features.capability, lowest))
+        can_twelve = cuda > 12 and features.capability >= _NEEDS[12][1]
+        raise Refusal(
+            f"--platform gpu: GPU {gpu.index} ({gpu.name}) has compute capability {shown}, CUDA "
+            f"{cuda} needs {least}; use {'--cuda 12' if can_twelve else 'another node'}"
+        )
+    if features.compute_mode != "Default":
+        raise Refusal(
+            f"--platform gpu: GPU {gpu.index} ({gpu.name}) is in compute mode "
+            f"{features.compute_mode}, but several processes have to share it; "
+            "use another GPU, or have nvidia-smi --compute-mode=DEFAULT run"
+        )
+
+
+def _packages(python: Interpreter) -> list[str]:
+    done = subprocess.run(
+        [str(python.path), "-c", _PLUGINS],
+        env=clean_environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.stdout.split()

@@ -1,0 +1,113 @@
+"""Every route, placement and pair of placements by name, to be run on whatever devices there are.
+
+Run as `fed_back_programs.py IMPL...`, it prints what each of them does with those PRNGs. The tests
+on GPUs run it on CPUs and on stock jaxlib too, and so it needs no pytest.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+
+import fed_back
+import placements
+from fed_back import Route
+from placements import Pair, Placement
+from reproduction import base_array
+
+# What these show takes four devices: on two the two placements are one, or three are two.
+_ON_FOUR = {"axes of other sizes", "fewer devices"}
+
+
+class Outcome(NamedTuple):
+    """What a program did: the cache entries after each call, and the bits of what came out last."""
+
+    entries: list[int]
+    bits: list[str]
+    keys: list[str]  # of the keys among it alone
+    outcome: str = "ok"
+
+
+@dataclass(frozen=True)
+class Program:
+    """One of them, with the entries that it makes on two devices and more."""
+
+    name: str
+    goal: tuple[int, ...]
+    impls: tuple[str, ...]
+    lacks: Callable[[], str]  # what the release has not got, if that is so
+    run: Callable[[str], Outcome]  # with the PRNG of that name
+    least: int = 2  # the devices that the goal takes
+    most: int = 4
+
+
+def programs() -> Iterator[Program]:
+    """All of them."""
+    for route in fed_back.ROUTES:
+        yield _of_route(route)
+    for case in (*placements.PLACEMENTS, *placements.MOVED):
+        yield _of_placement(case)
+    for pair in placements.PAIRS:
+        yield _of_pair(pair)
+
+
+def _of_route(route: Route) -> Program:
+    def run(impl: str) -> Outcome:
+        done = fed_back.fed_back(route, impl)
+        keys = [leaf for leaf in jax.tree.leaves(done.state) if base_array(leaf) is not leaf]
+        return Outcome(done.entries, fed_back.bits(done.state), fed_back.bits(keys))
+
+    return Program(f"route: {route.name}", route.goal, fed_back.IMPLS, lambda: route.lacks, run)
+
+
+def _of_placement(case: Placement) -> Program:
+    def run(impl: str) -> Outcome:
+        done = placements.run(case, impl)
+        bits = [placements.bits(done.last)] if done.outcome == "ok" else []
+        return Outcome(done.entries, bits, bits, done.outcome)
+
+    devices = _devices(case)
+    return Program(f"placement: {case.name}", case.goal, case.impls, case.lacks, run, *devices)
+
+
+def _of_pair(pair: Pair) -> Program:
+    def run(impl: str) -> Outcome:
+        entries, chains = placements.run_in_turn(pair, impl)
+        bits = [placements.bits(chain[-1]) for chain in chains]
+        return Outcome(entries, bits, bits)
+
+    goal = (1, 2, 2, 2, 2, 2)
+    return Program(f"pair: {pair.name}", goal, pair.impls, pair.lacks, run, *_devices(pair))
+
+
+def _devices(case: Placement | Pair) -> tuple[int, int]:
+    if case.name in placements.ON_ONE_DEVICE:
+        return 1, 1
+    return (4, 4) if case.name in _ON_FOUR else (2, 4)
+
+
+def outcome_of(program: Program, impl: str) -> Outcome:
+    """What the program does, an error included."""
+    try:
+        return program.run(impl)
+    except Exception as error:  # a release may be unable to do it, which is no other's fault
+        return Outcome([], [], [], f"raises {type(error).__name__}: {error}".splitlines()[0])
+
+
+def main(*impls: str) -> None:
+    outcomes: dict[str, Any] = {}
+    for program in programs():
+        if not program.lacks():
+            for impl in program.impls:
+                if impl in impls:
+                    outcomes[f"{program.name}, {impl}"] = outcome_of(program, impl)
+    print(json.dumps(outcomes))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
