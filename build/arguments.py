@@ -6,7 +6,10 @@ import argparse
 import sys
 from pathlib import Path
 
+from machine.gpu_node import CUDAS, Node, examine
+from machine.pythons import Interpreter
 from paths import ROOT
+from refusal import Refusal
 
 JAXLIB = "0.10.2"
 
@@ -32,6 +35,47 @@ def finished_wheel(parser: argparse._ActionsContainer) -> None:
         metavar="FILE",
         help="a finished wheel of ours: nothing is built, and only Python and pip are needed",
     )
+
+
+def find_links(parser: argparse._ActionsContainer) -> None:
+    """`--find-links`: build.py installs from there alone, for a machine without network."""
+    parser.add_argument(
+        "--find-links",
+        type=path,
+        metavar="DIR",
+        help="install from the wheels in this folder, without a network",
+    )
+
+
+def platform(parser: argparse._ActionsContainer) -> None:
+    """`--platform`, `--devices` and `--cuda`. What they come to is `gpu_node`'s to say."""
+    parser.add_argument("--platform", choices=("cpu", "gpu"), default="cpu", help="(cpu)")
+    parser.add_argument(
+        "--devices", type=int, metavar="N", help="how many (all GPUs; of the CPU, 2 for bench)"
+    )
+    parser.add_argument(
+        "--cuda", type=int, choices=CUDAS, help="(13 where --python has that plugin, else 12)"
+    )
+
+
+def gpu_node(
+    options: argparse.Namespace, python: Interpreter, *, takes_cpus: bool = False
+) -> Node | None:
+    """The GPUs to run on, or None for the CPU.
+
+    Args:
+      takes_cpus: whether `--devices` is of the CPU, too.
+
+    Raises:
+      Refusal: there are none that can be used so, or an option goes with GPUs alone.
+    """
+    if options.platform == "gpu":
+        return examine(python, options.devices, options.cuda)
+    of_gpus = {"--cuda": options.cuda, "--devices": None if takes_cpus else options.devices}
+    for name, value in of_gpus.items():
+        if value is not None:
+            raise Refusal(f"{name} {value}: goes with --platform gpu alone; leave it out")
+    return None
 
 
 def out(parser: argparse._ActionsContainer, default: Path = ROOT / "dist") -> None:

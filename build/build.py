@@ -90,6 +90,8 @@ def run(command: ModuleType, options: argparse.Namespace) -> int:
     """
     if "python" not in options:
         return command.run(options)
+    if getattr(options, "find_links", None):
+        environments.install_from(options.find_links)
     python = examine(options.python)
     more = command.system_packages(options) if hasattr(command, "system_packages") else set()
     bootstrap(python, more, builds=getattr(options, "finished", None) is None)

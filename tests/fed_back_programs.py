@@ -1,7 +1,7 @@
 """Every route, placement and pair of placements by name, to be run on whatever devices there are.
 
-Run as `fed_back_programs.py IMPL...`, it prints what each of them does with those PRNGs. The tests
-on GPUs run it on CPUs and on stock jaxlib too, and so it needs no pytest.
+Run as `fed_back_programs.py IMPL NAME...`, it prints what those do with that PRNG. The tests on
+GPUs run it on CPUs and on stock jaxlib too, and so it needs no pytest.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 
@@ -99,13 +99,12 @@ def outcome_of(program: Program, impl: str) -> Outcome:
         return Outcome([], [], [], f"raises {type(error).__name__}: {error}".splitlines()[0])
 
 
-def main(*impls: str) -> None:
-    outcomes: dict[str, Any] = {}
-    for program in programs():
-        if not program.lacks():
-            for impl in program.impls:
-                if impl in impls:
-                    outcomes[f"{program.name}, {impl}"] = outcome_of(program, impl)
+def main(impl: str, *names: str) -> None:
+    outcomes = {
+        program.name: outcome_of(program, impl)
+        for program in programs()
+        if program.name in names and impl in program.impls and not program.lacks()
+    }
     print(json.dumps(outcomes))
 
 

@@ -22,7 +22,7 @@ COUNT = 2
 @pytest.fixture(autouse=True)
 def on_gpus(record_property: Any) -> None:
     gpus.or_fail()
-    record_property("gpus", COUNT)
+    gpus.record(record_property, COUNT)
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ What was asked for is not skipped then: a test that finds no GPU fails.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 import jax
 import pytest
@@ -45,3 +46,9 @@ def row(least: int, most: int, lacks: str = "") -> list[pytest.MarkDecorator]:
     if HAS and (lacks or least > HAS):
         return [pytest.mark.skip(reason=lacks or f"needs {least} GPUs, has {HAS}")]
     return [pytest.mark.gpus(min(most, MOST))]
+
+
+def record(record_property: Callable[[str, object], None], count: int) -> None:
+    """Puts into pytest's report on how many GPUs a row ran, and what they say that they are."""
+    record_property("gpus", count)
+    record_property("device", jax.devices()[0].device_kind)

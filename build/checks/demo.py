@@ -14,6 +14,8 @@ from pathlib import Path
 from rich import box
 from rich.table import Table
 
+from checks.gpu_environments import Environments, gpu_environments
+from machine.gpu_node import Node, rehearsal
 from machine.pythons import Interpreter, clean_environment
 from pages import figures
 from paths import FIRST, REPRODUCTION, STARTED
@@ -23,8 +25,8 @@ from run import hardware
 from wheels import products
 
 _TITLES = {
-    1: "The report: 3 fed-back calls, cold and then warm, on 2 CPU devices",
-    2: "The kind: 5 fed-back calls of key arrays, on a 2x2 mesh of CPU devices",
+    1: "The report: 3 fed-back calls, cold and then warm, on {line} {devices}",
+    2: "The kind: 5 fed-back calls of key arrays, on a {mesh} mesh of {devices}",
 }
 _COLUMNS = (
     "program",
@@ -41,30 +43,47 @@ _COLUMNS = (
 _LEGEND = "slow call: the slowest call after the first / a steady call, in milliseconds"
 
 
-def demo(version: str, python: Interpreter, finished: Path | None = None) -> int:
+def demo(
+    version: str,
+    python: Interpreter,
+    finished: Path | None = None,
+    node: Node | None = None,
+) -> int:
     """Builds what it needs, shows the two, and returns the exit status: 1 where ours misses a goal.
 
     Args:
       finished: a wheel of ours to show, of which the version is then.
+      node: the GPUs to show it on, else CPU devices.
 
     Raises:
       Refusal: something could not be built or run.
     """
-    with steps() as step, ThreadPoolExecutor(1) as background:
+    with steps() as step:
+        if node:
+            made = gpu_environments(step, node, version, python, finished)
+        else:
+            made = _on_cpus(step, version, python, finished)
+        settings = node.settings() if node else {}
+        # One after the other: they time calls.
+        stock = _reproduce(step, "stock", made.stock, settings)
+        ours = _reproduce(step, "ours", made.ours, settings)
+    show(stock, ours, node)
+    status = judge(ours, made.wheel)
+    if not node:
+        _record(made.version, stock, ours)
+    return status
+
+
+def _on_cpus(step: Step, version: str, python: Interpreter, finished: Path | None) -> Environments:
+    with ThreadPoolExecutor(1) as background:
         if finished:
             version = products.finished_version(step, finished, python)
         source = products.fetched(step, version, python.target)
-        # pip mostly waits, so that this costs nothing beside the compiler.
+        # The installer mostly waits, so that this costs nothing beside the compiler.
         making = background.submit(products.jax_environment, step, "stock", source, python)
         wheel = finished or products.our_wheel(step, source, python)
         with_ours = products.jax_environment(step, "ours", wheel, python)
-        # One after the other: they time calls.
-        stock = _reproduce(step, "stock", making.result())
-        ours = _reproduce(step, "ours", with_ours)
-    show(stock, ours)
-    status = judge(ours, wheel)
-    _record(version, stock, ours)
-    return status
+        return Environments(version, source, wheel, making.result(), with_ours)
 
 
 def _record(version: str, stock: dict, ours: dict) -> None:
@@ -87,12 +106,12 @@ def _exact(row: dict) -> dict:
     return {name: row[name] for name in names} | {"spec": _spec(row["spec"])}
 
 
-def _reproduce(step: Step, kind: str, python: Path) -> dict:
+def _reproduce(step: Step, kind: str, python: Path, settings: dict[str, str]) -> dict:
     with step(f"Run the reproduction, {kind}"), tempfile.TemporaryDirectory() as elsewhere:
         done = subprocess.run(
             [str(python), str(REPRODUCTION), "--json"],
             cwd=elsewhere,  # where no folder of the repository can be taken for a package
-            env=clean_environment(),
+            env=clean_environment() | settings,
             capture_output=True,
             text=True,
             check=False,
@@ -107,13 +126,22 @@ def _key(row: dict) -> tuple[int, str, str]:
     return row["section"], row["case"], row["run"] or ""
 
 
-def show(stock: dict, ours: dict) -> None:
+def show(stock: dict, ours: dict, node: Node | None = None) -> None:
     """Prints the rows of two reports of the reproduction's, stock's beside ours."""
     console = results()
+    if node:
+        console.print(f"{node.title}{rehearsal(ours['device'])}", highlight=False)
+    where = {
+        "devices": "GPUs" if node else "CPU devices",
+        "line": min(ours["devices"], 2),
+        "mesh": "2x2" if ours["devices"] > 3 else "2x1",
+    }
     rows_of_stock = {_key(row): row for row in stock["rows"]}
     versions = f"jax {ours['jax']}, jaxlib {ours['jaxlib']}"
     for section, title in _TITLES.items():
-        console.print(f"{title} ({versions})", highlight=False)
+        if not any(row["section"] == section for row in ours["rows"]):
+            continue
+        console.print(f"{title.format(**where)} ({versions})", highlight=False)
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
         for column in _COLUMNS:
             table.add_column(column, no_wrap=column == "program")
@@ -122,6 +150,9 @@ def show(stock: dict, ours: dict) -> None:
                 table.add_row(*_cells(rows_of_stock[_key(row)], row))
         console.print(table, highlight=False)
     console.print(_LEGEND, highlight=False)
+    if ours["left_out"]:
+        names = "; ".join(ours["left_out"])
+        console.print(f"left out, for want of GPUs: {names}", highlight=False)
 
 
 def _cells(stock: dict, ours: dict) -> list[str]:

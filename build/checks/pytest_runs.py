@@ -39,6 +39,17 @@ class Outcome(NamedTuple):
     reason: str = ""
 
 
+class Row(NamedTuple):
+    """A test on GPUs: what became of it, and what it says that it ran on."""
+
+    test: str  # without its parameters
+    name: str
+    kind: str
+    reason: str
+    gpus: int  # 0 where it did not run
+    device: str
+
+
 def report_of(
     python: Path,
     arguments: Sequence[str],
@@ -120,6 +131,20 @@ def outcomes_of(junit_xml: str) -> dict[str, Outcome]:
         if name not in outcomes or outcome.kind == "failed":
             outcomes[name] = outcome
     return outcomes
+
+
+def rows_of(junit_xml: str) -> list[Row]:
+    """The rows of one module of the tests on GPUs."""
+    return [_row(case) for case in ElementTree.fromstring(junit_xml).iter("testcase")]
+
+
+def _row(case: ElementTree.Element) -> Row:
+    said = {each.get("name"): each.get("value") or "" for each in case.iter("property")}
+    name, outcome = case.get("name", ""), _outcome(case)
+    test = name.partition("[")[0].removeprefix("test_").replace("_", " ")
+    return Row(
+        test, name, outcome.kind, outcome.reason, int(said.get("gpus", 0)), said.get("device", "")
+    )
 
 
 def _outcome(case: ElementTree.Element) -> Outcome:

@@ -207,20 +207,25 @@ def _run(
 ) -> Module:
     # The output of one module alone is for whoever asked for it; of several it would be mixed up.
     log = None if is_only else _log(wheels.release, module)
-    settings = {
-        "JAXLIB_PJIT_STRICT": "1",
-        "PJIT_STOCK_PYTHON": str(stock),
-        "PJIT_STOCK_WHEEL": str(wheels.stock.resolve()),
-        "PJIT_WHEEL": str(wheels.ours.resolve()),
-    }
+    environment = clean_environment() | settings(stock, wheels.stock, wheels.ours)
     start = time.monotonic()
-    report = report_of(ours, [*options, module], ROOT, clean_environment() | settings, log)
+    report = report_of(ours, [*options, module], ROOT, environment, log)
     seconds = round(time.monotonic() - start, 1)
     if report is None:
         return Module(None, {_NO_REPORT: _NO_END}, seconds)
     outcomes = outcomes_of(report)
     failures = {name: each.reason for name, each in outcomes.items() if each.kind == "failed"}
     return Module(tally_of(report), failures, seconds)
+
+
+def settings(stock: Path, stock_wheel: Path, wheel: Path) -> dict[str, str]:
+    """What the tests read from their environment: the stock Python, its wheel, and ours."""
+    return {
+        "JAXLIB_PJIT_STRICT": "1",
+        "PJIT_STOCK_PYTHON": str(stock),
+        "PJIT_STOCK_WHEEL": str(stock_wheel.resolve()),
+        "PJIT_WHEEL": str(wheel.resolve()),
+    }
 
 
 def logs(release: Release) -> Path:

@@ -15,9 +15,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     which = parser.add_mutually_exclusive_group()
     arguments.jaxlib(which)
     arguments.finished_wheel(which)
+    arguments.find_links(parser)
+    arguments.platform(parser)
 
 
 def run(options: argparse.Namespace, python: Interpreter) -> int:
     from checks.demo import demo
 
-    return demo(options.jaxlib, python, options.finished)
+    node = arguments.gpu_node(options, python)
+    return demo(options.jaxlib, python, options.finished, node)

@@ -6,6 +6,7 @@ import argparse
 
 import arguments
 from machine.pythons import Interpreter
+from refusal import Refusal
 
 HELP = "run the C++ and the Python tests"
 
@@ -20,10 +21,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="several: versions, newest, all, or others, which is all but the default",
     )
     arguments.finished_wheel(which)
+    arguments.find_links(parser)
+    arguments.platform(parser)
     parser.add_argument("pytest", nargs="*", metavar="-- PYTEST ARGUMENT", default=[])
 
 
 def run(options: argparse.Namespace, python: Interpreter) -> int:
+    if node := arguments.gpu_node(options, python):
+        if options.releases is not None:
+            raise Refusal("--releases: goes with the CPU alone; give --jaxlib or --wheel for GPUs")
+        from checks.gpu_testing import test_on_gpus
+
+        return test_on_gpus(node, options.jaxlib, python, options.pytest, options.finished)
     from checks.releases import test_release, test_releases
 
     if options.releases is not None:

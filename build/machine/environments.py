@@ -29,6 +29,22 @@ _GLIBCS = range(45, 16, -1)  # the minor versions that a wheel may ask for, newe
 _ERRORS = ("ERROR:", "error:")  # pip's, uv's
 
 
+def install_from(folder: Path) -> None:
+    """Has everything installed from the wheels in a folder from now on, without a network.
+
+    Raises:
+      Refusal: there is no such folder, or pip would take its path for several.
+    """
+    whole = folder.resolve()
+    if not any(whole.glob("*.whl")):
+        raise Refusal(f"{folder}: has no wheel; give --find-links the folder of pip download")
+    if len(str(whole).split()) > 1:
+        raise Refusal(f"{whole}: pip takes a path with a space for two; move the folder")
+    os.environ.update(
+        PIP_NO_INDEX="1", PIP_FIND_LINKS=str(whole), UV_OFFLINE="1", UV_FIND_LINKS=str(whole)
+    )
+
+
 def tools(directory: Path, python: Interpreter, requirements: Path) -> Path:
     """Makes, with pip, the environment that build.py runs in. The rest is `environment`'s."""
 

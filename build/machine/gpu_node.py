@@ -20,6 +20,7 @@ from refusal import Refusal
 _NEEDS = {12: (525, (5, 2)), 13: (580, (7, 5))}
 CUDAS = tuple(_NEEDS)
 _DEFAULT = 12  # which every GPU that JAX supports can use
+_FIRST_WITH_CUDA_13 = (0, 7, 2)
 # cuDNN after 9.10 has no code for GPUs older than this, and JAX refuses those before 9.10.1.
 _OLDEST_WITH_NEW_CUDNN = (7, 5)
 _CUDNN_OF_OLD_GPUS = "nvidia-cudnn-cu12>=9.10.1,<9.11"
@@ -49,7 +50,14 @@ class Node(NamedTuple):
         return f"{counts}, driver {self.gpus[0].driver}, CUDA {self.cuda}"
 
     def requirements(self, jax_version: str) -> list[str]:
-        """What pip is to install beside a jaxlib."""
+        """What is to be installed beside a jaxlib.
+
+        Raises:
+          Refusal: the release has no plugin for this CUDA.
+        """
+        if self.cuda == 13 and tuple(map(int, jax_version.split(".")[:3])) < _FIRST_WITH_CUDA_13:
+            first = ".".join(map(str, _FIRST_WITH_CUDA_13))
+            raise Refusal(f"--cuda 13: jax has it from {first} on, not in {jax_version}; give 12")
         old = self.capability < _OLDEST_WITH_NEW_CUDNN
         return [f"jax[cuda{self.cuda}]=={jax_version}", *([_CUDNN_OF_OLD_GPUS] if old else [])]
 
@@ -132,6 +140,11 @@ def check_environment(python: Path, node: Node) -> None:
             f"JAX in {python.parent.parent} finds {found} of {len(node.gpus)} GPUs; "
             "give --devices, or CUDA_VISIBLE_DEVICES with those that work"
         )
+
+
+def rehearsal(device_kind: str) -> str:
+    """What to say beside a result of devices that are no GPUs, whatever their platform is named."""
+    return "" if device_kind.lower() != "cpu" else " (a rehearsal: these devices are CPUs)"
 
 
 def _visible(gpus: Sequence[Gpu]) -> dict[str, int]:

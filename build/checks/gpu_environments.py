@@ -1,0 +1,57 @@
+"""Environments with stock jaxlib and with ours beside JAX's CUDA plugin, for the GPUs of a node.
+
+The demo, the tests and the benchmark share them: CUDA's libraries are three gigabytes.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from machine.gpu_node import Node, check_environment
+from machine.pythons import Interpreter
+from paths import TEST_REQUIREMENTS
+from progress import Step
+from wheels import products
+
+
+class Environments(NamedTuple):
+    """The Pythons of both, and what is in them."""
+
+    version: str  # of jax, and of the stock jaxlib
+    stock_wheel: Path
+    wheel: Path
+    stock: Path
+    ours: Path
+
+
+def gpu_environments(
+    step: Step, node: Node, version: str, python: Interpreter, finished: Path | None
+) -> Environments:
+    """Makes both, or finds them as they should be, and has each find the GPUs.
+
+    Args:
+      finished: a wheel of ours, of which the version is then; else it is built.
+
+    Raises:
+      Refusal: something could not be installed or built, or JAX finds no GPU.
+    """
+    if finished:
+        version = products.finished_version(step, finished, python)
+    needed = [*node.requirements(version), pytest_requirement()]
+    source = products.fetched(step, version, python.target)
+    wheel = finished or products.our_wheel(step, source, python)
+    stock, ours = (
+        products.jax_environment(step, f"{kind}-{node.kind}", jaxlib, python, needed)
+        for kind, jaxlib in (("stock", source), ("ours", wheel))
+    )
+    with step("Have JAX look for the GPUs"):
+        for each in (stock, ours):
+            check_environment(each, node)
+    return Environments(version, source, wheel, stock, ours)
+
+
+def pytest_requirement() -> str:
+    """The pytest that the tests are written for: all that those on GPUs need."""
+    lines = TEST_REQUIREMENTS.read_text().splitlines()
+    return next(line for line in lines if line.startswith("pytest=="))
