@@ -31,7 +31,7 @@ import sys
 import threading
 import time
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Any
 
 from jaxlib import _fastpath_ahead as ahead
@@ -256,7 +256,7 @@ def _beside_dispatches(
 
 # What the calls of one operation from one line depended on, newest last.
 # Protected by `_lock`.
-_calls: collections.OrderedDict[tuple[str, str], list[dict[str, str]]] = (
+_calls: collections.OrderedDict[Hashable, list[dict[str, str]]] = (
     collections.OrderedDict()
 )
 
@@ -268,7 +268,7 @@ class Operation:
       self, cache_miss: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
   ) -> None:
     self._cache_miss = cache_miss
-    self._arguments = (*args, *kwargs.items())
+    self._args, self._kwargs = args, kwargs
     self._counts = begin()
     self._start = time.perf_counter()
 
@@ -282,7 +282,7 @@ class Operation:
     name = self._cache_miss.function_name
     call = self._described()
     with _lock:
-      calls = _calls_at(name, place.site)
+      calls = _calls_at(name, place.site, self._cache_miss.fun)
       reason, advice = _why_again(calls, call)
       calls.append(call)
       del calls[:-_MAX_CALLS]
@@ -295,16 +295,41 @@ class Operation:
 
   def _described(self) -> dict[str, str]:
     """What the operation depends on, by name, as short texts."""
-    tree_util = sys.modules["jax._src.tree_util"]
-    leaves = tree_util.tree_leaves(self._arguments)
-    texts = {f"argument {n}": _text(leaf) for n, leaf in enumerate(leaves)}
     parameters = _parameters(self._cache_miss.fun)
-    return texts | {name: _text(value) for name, value in parameters.items()}
+    return {
+        **dict(self._arguments()),
+        **{name: _text(value) for name, value in parameters.items()},
+    }
+
+  def _arguments(self) -> Iterator[tuple[str, str]]:
+    tree_util = sys.modules["jax._src.tree_util"]
+    count = len(self._args)
+    numbers = {
+        number + count if number < 0 else number
+        for number in self._cache_miss.static_argnums
+    }
+    for name, value, is_static in (
+        *((f"argument {n}", v, n in numbers) for n, v in enumerate(self._args)),
+        *(
+            (name, value, name in self._cache_miss.static_argnames)
+            for name, value in self._kwargs.items()
+        ),
+    ):
+      if is_static:
+        yield name, short_text(value)
+        continue
+      leaves = tree_util.tree_leaves(value)
+      for number, leaf in enumerate(leaves):
+        is_one = len(leaves) == 1
+        yield name if is_one else f"{name}, leaf {number}", _dynamic(leaf)
 
 
-def _calls_at(name: str, line: str) -> list[dict[str, str]]:
-  calls = _calls.setdefault((name, line), [])
-  _calls.move_to_end((name, line))
+def _calls_at(name: str, line: str, fun: Any) -> list[dict[str, str]]:
+  # Several functions of JAX's may have one name.
+  code = getattr(inspect.unwrap(fun), "__code__", None)
+  key = name, line, code and (code.co_filename, code.co_firstlineno)
+  calls = _calls.setdefault(key, [])
+  _calls.move_to_end(key)
   if len(_calls) > _MAX_PLACES:
     _calls.popitem(last=False)
   return calls
@@ -323,17 +348,31 @@ def _parameters(fun: Any) -> Mapping[str, Any]:
 _A_FUNCTION = "a function: "
 
 
-def _text(value: Any) -> str:
+def _dynamic(value: Any) -> str:
+  """What is compiled for, of an argument."""
   if hasattr(value, "aval"):
-    sharding = getattr(value, "sharding", None)
-    where = getattr(sharding, "spec", "")
-    return f"{value.aval.str_short()} {where}".rstrip()
+    weak = " weakly typed" if value.aval.weak_type else ""
+    is_committed = getattr(value, "_committed", False)
+    placed = f" on {_placement(value.sharding)}" if is_committed else ""
+    return f"{value.aval.str_short()}{weak}{placed}"
+  if hasattr(value, "dtype") and hasattr(value, "shape"):  # NumPy's
+    return f"{value.dtype}[{','.join(map(str, value.shape))}]"
+  return type(value).__name__
+
+
+def _text(value: Any) -> str:
+  """Of a parameter."""
   info = getattr(getattr(value, "jaxpr", value), "debug_info", None)
   if info is not None:
     return f"{_A_FUNCTION}{_short(info.func_src_info)}"
   if isinstance(value, tuple) and any(hasattr(v, "jaxpr") for v in value):
     return "; ".join(map(_text, value))
   return short_text(value)
+
+
+def _placement(sharding: Any) -> str:
+  spec = getattr(sharding, "spec", None)
+  return short_text(sharding if spec is None else spec)
 
 
 def _short(source: str) -> str:
