@@ -7,6 +7,7 @@ are a 95 % interval of the bootstrap's; n is None where a figure is of several s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import product
 
 import numpy as np
 from scipy import stats
@@ -114,14 +115,18 @@ def pause(samples: Sequence[Sample]) -> Iterator[dict]:
     for case, n, variant in values_of_all(samples, "case", "n", "variant"):
         mine = of(samples, case=case, n=n, variant=variant)
         what = {"case": case, "n": n, "variant": variant}
-        for start in ("cold", "warm"):
-            calls = np.array([each[f"{start}_ms"] for each in mine])
+        for start, part in product(("cold", "warm"), ("", "dispatch")):
+            times = f"{start}_{part}_ms" if part else f"{start}_ms"
+            if times not in mine[0]:
+                continue  # results of a former version, which did not tell the dispatch
+            calls = np.array([each[times] for each in mine])
             for name, unit, interval in (
                 ("slowest / steady", "", slowest_over_steady(calls)),
                 ("extra", "ms", extra(calls)),
                 ("steady call", "ms", steady(calls)),
             ):
-                yield figure("pause", f"{name}, {start}", unit, interval, len(mine), **what)
+                title = ", ".join(filter(None, (name, start, part)))
+                yield figure("pause", title, unit, interval, len(mine), **what)
 
 
 def hit(samples: Sequence[Sample]) -> Iterator[dict]:

@@ -60,6 +60,7 @@ def _made_on(run: dict) -> Iterator[str]:
             f"{gpus}; {machine['system']}, Linux {machine['kernel']}",
             f"* devices: {place['found']}, {place['platform']} ({device})",
             f"* load of the machine: {loads}",
+            *map(_gpu_reading, machine.get("readings", [])),
             f"* commit: {run['commit']}{', with --quick' if run['quick'] else ''}",
             *(
                 f"* {name}: jax {each['jax']}, jaxlib {each['jaxlib']}, Python {each['python']}"
@@ -68,6 +69,19 @@ def _made_on(run: dict) -> Iterator[str]:
         ]
     )
     yield "In brackets: 95 % intervals by the bootstrap. Ratios are of pairs within this run."
+
+
+def _gpu_reading(reading: dict) -> str:
+    """What the GPUs did at one time, in a line: each figure of all GPUs."""
+    shown = {"clocks.sm": "MHz", "clocks.max.sm": "MHz at most", "power.draw": "W",
+             "power.limit": "W at most", "temperature.gpu": "degrees",
+             "utilization.gpu": "% busy", "memory.used": "MiB used"}  # fmt: skip
+    figures = {name: [gpu[name] for gpu in reading["gpus"]] for name in shown}
+    parts = [
+        f"{' '.join('?' if each is None else f'{each:.0f}' for each in figures[name])} {unit}"
+        for name, unit in shown.items()
+    ]
+    return f"* GPUs {reading['when']}: {', '.join(parts)}; {reading['others']} processes of others"
 
 
 def goals(run: dict) -> Iterator[str]:
@@ -150,6 +164,10 @@ def _pause(run: dict) -> Iterator[str]:
             if start == "cold" or name == "slowest / steady":
                 yield f"{title}, {start}:"
                 yield _by_variant(of(run["figures"], measure="pause", figure=f"{name}, {start}"))
+    of_dispatch = of(run["figures"], measure="pause", figure="extra, cold, dispatch")
+    if of_dispatch:
+        yield "Of those milliseconds, what the dispatch took without the wait for its results:"
+        yield _by_variant(of_dispatch)
 
 
 def _by_variant(figures: Sequence[dict], *, shown: Sequence[str] = _SHOWN) -> str:

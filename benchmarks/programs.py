@@ -28,41 +28,42 @@ class Program(NamedTuple):
 
 
 @cache
-def mesh() -> Mesh:
-    """All devices, in a line."""
-    return Mesh(np.array(jax.devices()), ("a",))
+def mesh(devices: int | None = None) -> Mesh:
+    """The first so many devices, or all of them, in a line."""
+    return Mesh(np.array(jax.devices()[:devices]), ("a",))
 
 
-def placed(value: Any, spec: P) -> Any:
-    return jax.device_put(value, NamedSharding(mesh(), spec))
+def placed(value: Any, spec: P, devices: int | None = None) -> Any:
+    return jax.device_put(value, NamedSharding(mesh(devices), spec))
 
 
 @cache
-def first_keys(case: str) -> jax.Array:
+def first_keys(case: str, devices: int | None = None) -> jax.Array:
     """The keys of a case, spelled as a caller would."""
     shape, spec = {
         SCALAR: ((), P()),
         REPLICATED: ((_KEYS_A_ROW,), P()),
         # A spec shorter than the rank: the spelling that JAX's own fix leaves alone.
-        SHARDED: ((mesh().size, _KEYS_A_ROW), P("a")),
+        SHARDED: ((mesh(devices).size, _KEYS_A_ROW), P("a")),
     }[case]
     key = jax.random.key(0)
-    return placed(jax.random.split(key, shape) if shape else key, spec)
+    return placed(jax.random.split(key, shape) if shape else key, spec, devices)
 
 
 @lru_cache(_HELD)
-def program(case: str, leaves: int, workaround: bool) -> Program:
+def program(case: str, leaves: int, workaround: bool, devices: int | None = None) -> Program:
     """The step of a case, compiled on its first call; with a function and a cache of its own."""
-    keys = first_keys(case)
+    keys = first_keys(case, devices)
     if workaround:
         spec = keys.sharding.spec
-        keys = placed(jax.random.key_data(keys), spec)
+        keys = placed(jax.random.key_data(keys), spec, devices)
 
     def step(keys: jax.Array, leaves: list[jax.Array]) -> tuple[jax.Array, list[jax.Array]]:
         advance = _next_data if workaround else _next_keys
         return advance(keys), [leaf * 0.5 + 1 for leaf in leaves]
 
-    return Program(jax.jit(step), keys, [placed(np.float32(i), P()) for i in range(leaves)])
+    plain = [placed(np.float32(i), P(), devices) for i in range(leaves)]
+    return Program(jax.jit(step), keys, plain)
 
 
 def _next_keys(keys: jax.Array) -> jax.Array:

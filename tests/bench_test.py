@@ -173,7 +173,7 @@ def run() -> dict:
     """A tiny run of what the workers measure."""
     workers = {"stock": Path(stock_python()), "ours": Path(sys.executable)}
     with steps() as step:
-        measured = list(samples.samples(step, workers, Place("cpu", 2), TINY))
+        measured = list(samples.samples(step, workers, Place(2), TINY))
     return {
         "schema": compare.SCHEMA,
         "commit": "0123",
@@ -284,27 +284,23 @@ def test_what_is_no_result_is_refused_in_one_line(
     assert len(done.stderr.splitlines()) == 1
 
 
-@pytest.mark.parametrize(
-    ("platform", "devices", "says"),
-    [("cpu", 0, "--devices 0: give 1 or more"), ("gpu", None, "finds no GPU here")],
-)
-def test_what_cannot_be_measured_is_refused(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, platform: str, devices: int | None, says: str
-) -> None:
-    monkeypatch.setattr(hardware, "gpus", list)
+def test_no_device_is_refused(tmp_path: Path) -> None:
     this = pythons.examine(sys.executable)
 
-    with pytest.raises(Refusal, match=says):
+    with pytest.raises(Refusal, match="--devices 0: give 1 or more"):
         bench.bench(
-            "0.10.2",
-            this,
-            tmp_path,
-            finished=None,
-            platform=platform,
-            devices=devices,
-            quick=True,
-            check=True,
+            "0.10.2", this, tmp_path, finished=None, node=None, devices=0, quick=True, check=True
         )
+
+
+def test_where_time_is_up_there_is_one_repeat_of_each() -> None:
+    within = samples.in_time(-1)
+
+    assert [list(within(3)), list(within(3))] == [[0], [0]]
+
+
+def test_where_time_is_no_matter_there_are_all_repeats() -> None:
+    assert list(samples.in_time(None)(3)) == [0, 1, 2]
 
 
 def test_only_the_benchmark_asks_for_its_system_packages(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
+from checks.gpu_environments import gpu_environments, gpu_requirements
 from checks.releases import newest_release
 from machine.environments import environment
+from machine.gpu_node import Node, check_environment, rehearsal
 from machine.pythons import Interpreter, clean_environment
 from paths import BENCH_REQUIREMENTS, BENCHMARKS, LOGS, VENVS
 from progress import Step, steps
 from refusal import Refusal, refusing_os_errors
 from run import hardware, processes, samples
 from run.compare import SCHEMA
-from run.plan import FULL, QUICK, Kit, Place
+from run.plan import FULL, QUICK, QUICK_ON_GPUS, Kit, Place
 from run.workers import ask, last_line, working
 from wheels import products
 
@@ -27,7 +30,7 @@ def bench(
     out: Path,
     *,
     finished: Path | None,
-    platform: str,
+    node: Node | None,
     devices: int | None,
     quick: bool,
     check: bool,
@@ -37,26 +40,31 @@ def bench(
     Args:
       finished: a wheel of ours to measure, of which the version is then. What needs a compiler or
         valgrind is left out.
+      node: the GPUs to measure on, else it is the CPU.
+      devices: how many of the CPU.
 
     Raises:
       Refusal: bad input, or something could not be built or run.
     """
     if devices is not None and devices < 1:
         raise Refusal(f"--devices {devices}: give 1 or more")
-    if platform == "gpu":
-        hardware.check_gpus()
-    place = Place(platform, devices or (_CPU_DEVICES if platform == "cpu" else 0))
-    plan = QUICK if quick else FULL
+    place = Place(len(node.gpus), node) if node else Place(devices or _CPU_DEVICES)
+    plan = (QUICK_ON_GPUS if node else QUICK) if quick else FULL
     with refusing_os_errors(f"write to {out}"):
         out.mkdir(parents=True, exist_ok=True)
     load_before = hardware.load()  # that is not of what is made for the run
     with steps() as step:
-        kit = _kit(step, version, python, finished, platform)
+        kit = _kit(step, version, python, finished, node)
+        readings = [hardware.gpu_reading("before")] if node else []
         run = _facts(kit, place, quick, load_before)
-        run["samples"] = [
-            *samples.samples(step, kit.pythons, place, plan),
-            *processes.samples(step, kit, python, plan, builds=finished is None),
-        ]
+        run["samples"] = list(samples.samples(step, kit.pythons, place, plan))
+        if node:
+            readings.append(hardware.gpu_reading("after"))
+            run["machine"]["readings"] = readings
+            run["notes"] += _tenants(readings)
+        else:
+            builds = finished is None
+            run["samples"] += processes.samples(step, kit, python, plan, builds=builds)
         run["machine"]["load_after"] = hardware.load()
         wrong = _report(step, kit, run, out)
     print((out / "summary.md").read_text())
@@ -65,31 +73,32 @@ def bench(
 
 
 def _kit(
-    step: Step, version: str, python: Interpreter, finished: Path | None, platform: str
+    step: Step, version: str, python: Interpreter, finished: Path | None, node: Node | None
 ) -> Kit:
-    more, kind, notes = [], "", []
-    if finished:
-        version = products.finished_version(step, finished, python)
+    notes = []
+    if node:
+        made = gpu_environments(step, node, version, python, finished)
+        version, source, wheel = made.version, made.stock_wheel, made.wheel
+        pythons = {"stock": made.stock, "ours": made.ours}
         notes.append(
-            "With --wheel nothing is built: the rule alone, instruction counts and the build, "
-            "which need a compiler or valgrind, were left out."
+            "What is of the CPU on any platform was left out: making a function, importing, "
+            "memory, the rule alone, instruction counts and the build."
         )
-    if platform == "gpu":
-        cuda = hardware.cuda_of(python)
-        more, kind = [f"jax[{cuda}]=={version}"], f"-{cuda}"
-    source = products.fetched(step, version, python.target)
-    wheel = finished or products.our_wheel(step, source, python)
-    pythons = {
-        "stock": products.jax_environment(step, f"stock{kind}", source, python, more),
-        "ours": products.jax_environment(step, f"ours{kind}", wheel, python, more),
-    }
+    else:
+        if finished:
+            version = products.finished_version(step, finished, python)
+            notes.append(
+                "With --wheel nothing is built: the rule alone, instruction counts and the build, "
+                "which need a compiler or valgrind, were left out."
+            )
+        source = products.fetched(step, version, python.target)
+        wheel = finished or products.our_wheel(step, source, python)
+        pythons = {
+            "stock": products.jax_environment(step, "stock", source, python),
+            "ours": products.jax_environment(step, "ours", wheel, python),
+        }
     try:
-        release = newest_release(step, to_build=False)
-        newest = products.fetched(step, release.version, release.python.target)
-        more = [each.replace(version, release.version) for each in more]
-        pythons["newest"] = products.jax_environment(
-            step, f"stock{kind}", newest, release.python, more
-        )
+        pythons["newest"] = _newest(step, node)
     except Refusal as refusal:
         notes.append(f"JAX's own fix was not measured: {refusal}")
     with step("Make the environment that reckons and plots"):
@@ -97,14 +106,41 @@ def _kit(
     return Kit(source, wheel, pythons, reckoner, notes)
 
 
+def _newest(step: Step, node: Node | None) -> Path:
+    """The Python of an environment with the newest jax, which has JAX's own fix.
+
+    Raises:
+      Refusal: there is no Python for it, it cannot be had, or it finds no GPU.
+    """
+    release = newest_release(step, to_build=False)
+    jaxlib = products.fetched(step, release.version, release.python.target)
+    kind, more = (
+        (f"stock-{node.kind}", gpu_requirements(node, release.version)) if node else ("stock", [])
+    )
+    python = products.jax_environment(step, kind, jaxlib, release.python, more)
+    if node:
+        check_environment(python, node)
+    return python
+
+
+def _tenants(readings: Sequence[dict]) -> list[str]:
+    most = max(reading["others"] for reading in readings)
+    if not most:
+        return []
+    return [
+        f"{most} processes of others computed on the GPUs before the run or after it: its times "
+        "are noise. Entries and counts hold."
+    ]
+
+
 def _facts(kit: Kit, place: Place, quick: bool, load_before: float) -> dict:
     machine = hardware.machine() | {"load_before": load_before}
     with working(kit.pythons, place) as workers:
         versions = {name: ask(worker, "facts") for name, worker in workers.items()}
     found = versions["stock"]["devices"]
-    if place.devices > found:
-        raise Refusal(f"--devices {place.devices}: this machine has {found}; give fewer")
     notes = list(kit.notes)
+    if said := place.node and rehearsal(versions["stock"]["device"]):
+        notes.append(f"{place.node.title}{said}.")
     if found == 1:
         notes.append(
             "One device: logical and physical sharding are the same object there, so the pause and "
@@ -120,7 +156,7 @@ def _facts(kit: Kit, place: Place, quick: bool, load_before: float) -> dict:
         "commit": hardware.commit(),
         "quick": quick,
         "machine": machine,
-        "place": place._asdict() | {"found": found},
+        "place": {"platform": place.platform, "devices": place.devices, "found": found},
         "versions": versions,
         "notes": notes,
     }

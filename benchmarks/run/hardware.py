@@ -7,11 +7,9 @@ import platform
 import subprocess
 from pathlib import Path
 
-from machine.pythons import Interpreter, clean_environment
+from machine import nvidia_smi
+from machine.pythons import clean_environment
 from paths import ROOT
-from refusal import Refusal
-
-_PLUGINS = "from importlib.metadata import distributions as d; print(*[x.name for x in d()])"
 
 
 def machine() -> dict:
@@ -41,27 +39,22 @@ def commit() -> str:
 
 def gpus() -> list[str]:
     """The NVIDIA GPUs there are, each with its driver's version."""
-    query = ("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader")
-    return _output(*query).splitlines()
+    try:
+        return [f"{gpu.name}, {gpu.driver}" for gpu in nvidia_smi.gpus()]
+    except nvidia_smi.NoAnswer:
+        return []
 
 
-def check_gpus() -> None:
-    """Refuses a machine that has none.
+def gpu_reading(when: str) -> dict:
+    """What the GPUs do just now, and how many processes of others compute on them.
 
-    Raises:
-      Refusal: it has none.
+    It is to be taken while none of the run's own processes does.
     """
-    if not gpus():
-        raise Refusal("--platform gpu: nvidia-smi finds no GPU here; use --platform cpu")
-
-
-def cuda_of(python: Interpreter) -> str:
-    """The name of jax's extra for the CUDA plugin that a Python has installed.
-
-    Where it has none, that for CUDA 12, which every GPU that jax supports can use.
-    """
-    done = _output(str(python.path), "-c", _PLUGINS).split()
-    return "cuda13" if "jax-cuda13-plugin" in done else "cuda12"
+    return {
+        "when": when,
+        "gpus": nvidia_smi.readings(),
+        "others": len(nvidia_smi.processes()),
+    }
 
 
 def _cpu() -> str:

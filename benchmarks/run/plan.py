@@ -8,12 +8,26 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
+from machine.gpu_node import Node
+
 
 class Place(NamedTuple):
-    """Where to measure: the platform, and how many devices, 0 for all there are."""
+    """Where to measure: how many devices of the CPU, or the GPUs of a node."""
 
-    platform: str
     devices: int
+    node: Node | None = None
+
+    @property
+    def platform(self) -> str:
+        """As the command line names it."""
+        return "gpu" if self.node else "cpu"
+
+    @property
+    def counts(self) -> list[int]:
+        """On how many devices the pause is measured, one number after the other."""
+        if not self.node:
+            return [self.devices]
+        return sorted({count for count in (1, 2, 4, 8) if count <= self.devices} | {self.devices})
 
 
 class Kit(NamedTuple):
@@ -24,6 +38,14 @@ class Kit(NamedTuple):
     pythons: dict[str, Path]  # by worker
     reckoner: Path  # the Python of the environment without jax
     notes: list[str]
+
+
+class Seconds(NamedTuple):
+    """What each measurement may take."""
+
+    pause: float
+    hit: float
+    miss: float
 
 
 class Plan(NamedTuple):
@@ -40,6 +62,8 @@ class Plan(NamedTuple):
     process_repeats: int
     rule_seconds: float  # of Google Benchmark, a dispatch
     instruction_sizes: tuple[int, ...]
+    all_counts: bool = True  # the pause on each number of devices, or on all of them alone
+    seconds: Seconds | None = None  # when to leave repeats out, but for the first
 
 
 FULL = Plan(
@@ -67,4 +91,11 @@ QUICK = Plan(
     process_repeats=2,
     rule_seconds=0.02,
     instruction_sizes=(),  # callgrind would take as long as all the rest
+)
+# To compile for a GPU takes a second or more a program, and nobody knows how long on which.
+QUICK_ON_GPUS = QUICK._replace(
+    pause_sizes=(0, 100),
+    miss_sizes=(1, 10, 100),
+    all_counts=False,
+    seconds=Seconds(pause=80, hit=40, miss=20),
 )

@@ -24,8 +24,8 @@ from wheels.extensions import compile_benchmark, compile_extensions, compile_fro
 from wheels.repack import repack
 
 # On the CPU whatever the platform: none of this meets a GPU.
-_PLACE = Place("cpu", 2)
-_ONE_DEVICE = Place("cpu", 1)
+_PLACE = Place(2)
+_ONE_DEVICE = Place(1)
 _NAMES = {"stock": "stock", "ours": "fixed", "newest": "JAX's own fix"}
 _THREAD_TOTALS = re.compile(r"^desc: Trigger: dump (.+)/(.+)/(\d+)/(.+)/(\d+)$", re.MULTILINE)
 _TOTALS = re.compile(r"^totals: (\d+)$", re.MULTILINE)

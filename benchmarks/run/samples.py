@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -39,29 +40,48 @@ def samples(step: Step, pythons: dict[str, Path], place: Place, plan: Plan) -> I
       Refusal: a worker failed.
     """
     variants = [variant for variant in VARIANTS if variant.worker in pythons]
+    counts = place.counts if plan.all_counts else [place.devices]
     with working(pythons, place) as workers, step("Measure the pause") as report:
-        advance = advancing(report, len(CASES) * len(plan.pause_sizes) * plan.pause_repeats)
-        for n in plan.pause_sizes:
-            for case in CASES:
-                for repeat in range(plan.pause_repeats):
-                    yield from _pauses(workers, in_turn(variants, repeat), case, n, repeat)
-                    advance(1)
+        sizes = [(count, n, case) for count in counts for n in plan.pause_sizes for case in CASES]
+        advance = advancing(report, len(sizes) * plan.pause_repeats)
+        within = in_time(plan.seconds and plan.seconds.pause)
+        for count, n, case in sizes:
+            for repeat in within(plan.pause_repeats):
+                yield from _pauses(
+                    workers, in_turn(variants, repeat), case, n, repeat, count, place
+                )
+                advance(1)
     with step("Measure hits") as report:
         advance = advancing(report, plan.hit_processes * len(plan.hit_sizes) * plan.hit_repeats)
-        for process in range(plan.hit_processes):
+        within = in_time(plan.seconds and plan.seconds.hit)
+        for process in within(plan.hit_processes):
             with working(pythons, place) as workers:
                 for n in plan.hit_sizes:
-                    for repeat in range(plan.hit_repeats):
+                    for repeat in within(plan.hit_repeats):
                         order = in_turn(variants, repeat + process)
                         yield from _hits(workers, order, n, process, repeat, plan.hit_calls)
                         advance(1)
     with working(pythons, place) as workers, step("Measure slow dispatches") as report:
         advance = advancing(report, len(KINDS) * len(plan.miss_sizes) * plan.miss_repeats)
+        within = in_time(plan.seconds and plan.seconds.miss)
         for kind in KINDS:
             for n in plan.miss_sizes:
-                for repeat in range(plan.miss_repeats):
+                for repeat in within(plan.miss_repeats):
                     yield from _misses(workers, kind, n, repeat)
                     advance(1)
+
+
+def in_time(seconds: float | None) -> Callable[[int], Iterator[int]]:
+    """Makes a range that has its first number always, and the others while there is time."""
+    end = None if seconds is None else time.monotonic() + seconds
+
+    def within(count: int) -> Iterator[int]:
+        for number in range(count):
+            if number and end is not None and time.monotonic() > end:
+                return
+            yield number
+
+    return within
 
 
 def in_turn(variants: Sequence[Variant], repeat: int) -> list[Variant]:
@@ -72,11 +92,20 @@ def in_turn(variants: Sequence[Variant], repeat: int) -> list[Variant]:
 
 
 def _pauses(
-    workers: dict[str, Worker], order: Sequence[Variant], case: str, n: int, repeat: int
+    workers: dict[str, Worker],
+    order: Sequence[Variant],
+    case: str,
+    n: int,
+    repeat: int,
+    devices: int,
+    place: Place,
 ) -> Iterator[dict]:
+    shown = f"{case}, {devices} GPU{'s'[: devices > 1]}" if place.node else case
     for name, worker, rule, workaround in order:
-        answer = ask(workers[worker], "pause", case=case, n=n, rule=rule, workaround=workaround)
-        yield {"measure": "pause", "case": case, "n": n, "variant": name, "repeat": repeat} | answer
+        request = {"case": case, "n": n, "rule": rule, "workaround": workaround, "devices": devices}
+        answer = ask(workers[worker], "pause", **request)
+        what = {"measure": "pause", "case": shown, "n": n, "variant": name, "repeat": repeat}
+        yield what | answer
 
 
 def _hits(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -26,16 +25,10 @@ class Worker(NamedTuple):
 
 def settings(place: Place) -> dict[str, str]:
     """The environment of a process that is to use that platform and those devices alone."""
-    if place.platform == "cpu":
+    if place.node is None:
         flag = f"--xla_force_host_platform_device_count={place.devices}"
         return clean_environment() | {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": flag}
-    # Several processes share the devices here: none may take all the memory.
-    chosen = {"JAX_PLATFORMS": "cuda", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
-    if place.devices:
-        visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
-        names = visible.split(",") if visible else list(map(str, range(place.devices)))
-        chosen["CUDA_VISIBLE_DEVICES"] = ",".join(names[: place.devices])
-    return clean_environment() | chosen
+    return clean_environment() | place.node.settings()
 
 
 @contextmanager

@@ -38,7 +38,7 @@ def gpu_environments(
     """
     if finished:
         version = products.finished_version(step, finished, python)
-    needed = [*node.requirements(version), pytest_requirement()]
+    needed = gpu_requirements(node, version)
     source = products.fetched(step, version, python.target)
     wheel = finished or products.our_wheel(step, source, python)
     stock, ours = (
@@ -51,7 +51,7 @@ def gpu_environments(
     return Environments(version, source, wheel, stock, ours)
 
 
-def pytest_requirement() -> str:
-    """The pytest that the tests are written for: all that those on GPUs need."""
+def gpu_requirements(node: Node, version: str) -> list[str]:
+    """What such an environment has beside jaxlib: JAX's plugin, and pytest for the tests."""
     lines = TEST_REQUIREMENTS.read_text().splitlines()
-    return next(line for line in lines if line.startswith("pytest=="))
+    return [*node.requirements(version), *(each for each in lines if each.startswith("pytest=="))]

@@ -16,8 +16,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     which = parser.add_mutually_exclusive_group()
     arguments.jaxlib(which)
     arguments.finished_wheel(which)
-    parser.add_argument("--platform", choices=("cpu", "gpu"), default="cpu", help="(cpu)")
-    parser.add_argument("--devices", type=int, metavar="N", help="(2 of the CPU, all GPUs)")
+    arguments.find_links(parser)
+    arguments.platform(parser)
     parser.add_argument("--quick", action="store_true", help="fewer sizes and samples")
     parser.add_argument("--check", action="store_true", help="fail where an entry is one too many")
     arguments.out(parser, ROOT / "dist" / "benchmarks")
@@ -32,7 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def system_packages(options: argparse.Namespace) -> set[str]:
     """What the command needs of Debian beside what all need."""
-    return set() if options.compare or options.finished else {"libbenchmark-dev", "valgrind"}
+    needs_none = options.compare or options.finished or options.platform == "gpu"
+    return set() if needs_none else {"libbenchmark-dev", "valgrind"}
 
 
 def run(options: argparse.Namespace, python: Interpreter) -> int:
@@ -47,7 +48,7 @@ def run(options: argparse.Namespace, python: Interpreter) -> int:
         python,
         options.out,
         finished=options.finished,
-        platform=options.platform,
+        node=arguments.gpu_node(options, python, takes_cpus=True),
         devices=options.devices,
         quick=options.quick,
         check=options.check,
