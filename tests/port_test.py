@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,6 +19,8 @@ from port import anchors
 from port.port import port
 from refusal import Refusal
 from synthetic_jax import JAX_JIT, PJIT, PJIT_TEST, SHARDING, SHARDING_H, STUB, TESTS, VERSION, git
+
+pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="no git to check jax out with")
 
 RELEASES = ("0.6.2", "0.7.2", "0.8.3", "0.9.2", "0.10.2", "0.11.0")
 OF_COMPARISON = {

@@ -35,7 +35,8 @@ def test_release(
     """Runs the tests on one release, and returns the exit status.
 
     Args:
-      finished: a wheel of ours to test, of which the version is then; the C++ tests are left out.
+      finished: a wheel of ours to test, of which the version is then; the C++ tests are left out,
+        and those of what builds a wheel.
 
     Raises:
       Refusal: what the tests need could not be built.
@@ -45,10 +46,11 @@ def test_release(
             version = products.finished_version(step, finished, python)
         wheels = _wheels(step, Release(version, python), finished)
     if finished:
-        print("C++ tests: left out, since --wheel builds nothing")
+        print("C++ tests, and tests of the build: left out, since --wheel builds nothing")
     cpp = {} if finished else cpp_tests([python])
     command = "python3 build/build.py test"
-    return _test([wheels], wheels, cpp, pytest_arguments, command, [])
+    once = None if finished else wheels
+    return _test([wheels], once, cpp, pytest_arguments, command, [])
 
 
 def test_releases(

@@ -35,6 +35,7 @@ OF_NO_RELEASE = (
     "pages_test.py",
     "portable_test.py",
     "releases_test.py",
+    "systems_test.py",
     "targets_test.py",
     "wheel_fuzz_test.py",
     "wheelhouse_test.py",

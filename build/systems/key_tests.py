@@ -6,8 +6,9 @@ No Flax, which a new or rare Python may not have yet, and no second environment 
 from __future__ import annotations
 
 _NAMES = (
-    *("distributed", "explain", "extended_dtype", "faults", "fed_back_key", "lifetime", "pickle"),
-    *("pjit_signature", "plain_outputs", "reproduction", "routes", "spelling", "switch", "threads"),
+    *("distributed", "explain_misses", "extended_dtype", "faults", "fed_back_key", "lifetime"),
+    *("pickle", "pjit_signature", "plain_outputs", "reproduction", "routes", "spelling", "switch"),
+    "threads",
 )
 CHECK = "key tests"
 FILES = [f"tests/{name}_test.py" for name in _NAMES]
