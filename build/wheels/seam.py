@@ -15,6 +15,7 @@ JAX = "jaxlib/_jax.so"  # replaced
 PJIT = "jaxlib/_pjit.so"  # added
 MODULES = {  # added: the name in the wheel, and the file in this repository
     "jaxlib/_fastpath_ahead.py": "jaxlib/explanation/ahead.py",
+    "jaxlib/_fastpath_call.py": "jaxlib/explanation/call.py",
     "jaxlib/_fastpath_compilations.py": "jaxlib/explanation/compilations.py",
     "jaxlib/_fastpath_difference.py": "jaxlib/explanation/difference.py",
     "jaxlib/_fastpath_dispatch.py": "jaxlib/explanation/dispatch.py",
@@ -38,6 +39,7 @@ MODULES = {  # added: the name in the wheel, and the file in this repository
     "jaxlib/_fastpath_telemetry.py": "jaxlib/explanation/telemetry.py",
     "jaxlib/_fastpath_text.py": "jaxlib/explanation/text.py",
     "jaxlib/_fastpath_value.py": "jaxlib/explanation/value.py",
+    "jaxlib/_fastpath_value_difference.py": "jaxlib/explanation/value_difference.py",
     "jaxlib/fastpath_report.py": "jaxlib/fastpath_report.py",
     "jaxlib/pjit.py": "jaxlib/pjit.py",
 }

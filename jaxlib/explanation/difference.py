@@ -22,7 +22,8 @@ import numpy as np
 from jaxlib import _fastpath_remedy as remedy
 from jaxlib._fastpath_signature import Leaf, Placement, Signature
 from jaxlib._fastpath_structure import Path, Structure
-from jaxlib._fastpath_value import Value, differing
+from jaxlib._fastpath_value import Value
+from jaxlib._fastpath_value_difference import differing
 
 
 class Difference(NamedTuple):
@@ -226,7 +227,9 @@ def _leaf_differences(
   if old.weak_type != new.weak_type:
     weak = {True: "weakly typed", False: "strongly typed"}
     advice = remedy.weak_type(path, new, is_own)
-    yield difference(WEAK_TYPE, weak[old.weak_type], weak[new.weak_type], advice)
+    yield difference(
+        WEAK_TYPE, weak[old.weak_type], weak[new.weak_type], advice
+    )
   was, now = old.placement, new.placement
   if was is None or now is None:
     if old.kind != new.kind:
@@ -244,7 +247,9 @@ def _leaf_differences(
   elif old.committed != new.committed:  # else that goes away with the rest
     said = {True: "committed", False: "uncommitted"}
     advice = remedy.committed(path, old, new, is_own)
-    yield difference(COMMITTED, said[old.committed], said[new.committed], advice)
+    yield difference(
+        COMMITTED, said[old.committed], said[new.committed], advice
+    )
   if old.layout != new.layout and kind is None:
     advice = remedy.layout(path, old, new, is_own)
     yield difference(LAYOUT, old.layout, new.layout, advice)
@@ -286,7 +291,9 @@ def _static_differences(
   for name in dict.fromkeys((*now, *was)):
     a, b = was.get(name), now.get(name)
     if a is None or b is None:
-      texts = (values[each[1]][1].text if each else NOT_PASSED for each in (a, b))
+      texts = (
+          values[each[1]][1].text if each else NOT_PASSED for each in (a, b)
+      )
       yield Difference(STATIC, name, *texts, f"pass {name} in every call")
       continue
     if a[1] != b[1]:
@@ -344,7 +351,11 @@ def structure_differences(
       yield _not_passed_argument(path, was, now)
     else:
       found += differing(path, was, now, is_strict)
-  if not found and not is_strict and old.arguments.keys() == new.arguments.keys():
+  if (
+      not found
+      and not is_strict
+      and old.arguments.keys() == new.arguments.keys()
+  ):
     yield Difference(STRUCTURE, "", *_whole(old.text, new.text), "")
   for path, was, now in found:
     is_own = any(_is_within(each, path) for each in own)
@@ -364,12 +375,16 @@ def _whole(old: str, new: str) -> tuple[str, str]:
 def _not_passed_argument(
     path: str, was: Value | None, now: Value | None
 ) -> Difference:
-  texts = (NOT_PASSED if each is None else _container(each) for each in (was, now))
+  texts = (
+      NOT_PASSED if each is None else _container(each) for each in (was, now)
+  )
   return Difference(STRUCTURE, path, *texts, f"pass {path} in every call")
 
 
 def _structure_texts(was: Value | None, now: Value | None) -> tuple[str, str]:
-  a, b = (NOT_THERE if each is None else _container(each) for each in (was, now))
+  a, b = (
+      NOT_THERE if each is None else _container(each) for each in (was, now)
+  )
   return (ALIKE, b) if a == b else (a, b)
 
 
@@ -378,5 +393,7 @@ def _container(value: Value) -> str:
   if not value.is_node:
     return value.text
   article = "an" if value.type_name[:1] in "aeiouAEIOU" else "a"
-  size = f" of {len(value.parts)}" if value.type_name in ("list", "tuple") else ""
+  size = (
+      f" of {len(value.parts)}" if value.type_name in ("list", "tuple") else ""
+  )
   return f"{article} {value.type_name}{size}"

@@ -1,4 +1,3 @@
-
 """How Equinox passes a user's arguments on, so that the user's own names show.
 
 `equinox.filter_jit` hands a function of its own to `jax.jit`, whose arguments

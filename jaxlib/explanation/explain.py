@@ -19,7 +19,6 @@ while explaining is on. All of it may run in any thread.
 
 from __future__ import annotations
 
-import array
 import functools
 import inspect
 import logging
@@ -29,6 +28,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from jaxlib import _fastpath_ahead as ahead
+from jaxlib import _fastpath_call as calls
 from jaxlib import _fastpath_compilations as compilations
 from jaxlib import _fastpath_dispatch as dispatches
 from jaxlib import _fastpath_equinox as equinox
@@ -40,21 +40,11 @@ from jaxlib._fastpath_difference import GONE, Difference, FedBack
 from jaxlib._fastpath_dispatch import Dispatch
 from jaxlib._fastpath_history import History, history_of, lock
 from jaxlib._fastpath_signature import Signature
-from jaxlib._fastpath_structure import (
-  NO_NAMES,
-  Parameters,
-  Structure,
-  parameters_of,
-  structure_of,
-)
-from jaxlib._fastpath_text import without_addresses
 
 # JAX and its C++ are looked up, never imported: importing them first would read
 # a program's settings before the program has made them.
 
 logger = logging.getLogger("jaxlib.pjit")
-
-_MAX_STRUCTURE_TEXT = 2000  # characters of a structure's that are kept
 
 
 class _Begun(NamedTuple):
@@ -75,171 +65,6 @@ class _Begun(NamedTuple):
 
 # Protected by the histories' lock, under which no listener is called.
 _listeners: list[Callable[[Dispatch], None]] = []
-@functools.cache
-def _array_type() -> type:
-  return sys.modules["jaxlib._jax"].ArrayImpl
-
-
-@functools.cache
-def _configs() -> tuple[tuple[str, ...], tuple[Any, ...]]:
-  names, states = zip(*signatures.config_states())
-  return names, states
-
-
-class _NoSignature(Exception):
-  """The call has none, which is why it never takes the fastpath."""
-
-
-class _Uninteresting(Exception):
-  """The call is part of a trace, from which it has no fastpath."""
-
-
-def _is_static(cache_miss: Any, index: int, count: int) -> bool:
-  return (
-      index in cache_miss.static_argnums
-      or index - count in cache_miss.static_argnums
-  )
-
-
-def _arguments(
-    cache_miss: Any,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    parameters: Parameters = NO_NAMES,
-) -> Iterator[tuple[str, Any, bool]]:
-  """Each argument under its parameter's name, and whether it is static."""
-  for index, value in enumerate(args):
-    is_static = _is_static(cache_miss, index, len(args))
-    yield parameters.name(index), value, is_static
-  for name, value in sorted(kwargs.items()):
-    yield name, value, name in cache_miss.static_argnames
-
-
-def _parameters(history: History, cache_miss: Any) -> Parameters:
-  if history.parameters is None:
-    history.parameters = parameters_of(cache_miss.fun)
-    history.library = origin.library_of(cache_miss.fun)
-  return history.parameters
-
-
-def _leaf_numbers(history: History, leaves: list[Any]) -> list[int]:
-  """What is compared of flattened arguments, in numbers.
-
-  Raises:
-    _NoSignature, _Uninteresting: there is one with nothing to compare.
-  """
-  array_type = _array_type()
-  known: dict[Any, int] = {}  # most leaves of a call are like another one
-  layouts = []  # kept, so that each has an `id` of its own
-  numbers = []
-  for leaf in leaves:
-    if type(leaf) is not array_type:
-      numbers.append(_other_number(history, leaf))
-      continue
-    aval, layout = leaf.aval, None
-    if not leaf.is_deleted():  # to ask such an array crashes jaxlib
-      try:  # noqa: SIM105 - `suppress` would cost more than all of this
-        layout = leaf._pjrt_layout
-      except Exception:  # not all backends have layouts
-        pass
-    key = (
-        aval.shape,
-        aval.dtype,
-        aval.weak_type,
-        leaf._committed,
-        leaf._sharding,
-        id(layout),
-    )
-    number = known.get(key)
-    if number is None:
-      number = known[key] = _array_number(history, (*key[:-1], layout))
-      layouts.append(layout)
-    numbers.append(number)
-  return numbers
-
-
-def _array_number(history: History, compared: signatures.Compared) -> int:
-  committed, sharding = compared[3:5]
-  if not committed and len(sharding._device_assignment) > 1:
-    raise _NoSignature(dispatches.UNCOMMITTED)
-  return history.number_of(
-      signatures.compared_by_value(compared),
-      lambda: signatures.array_leaf(compared),
-  )
-
-
-def _other_number(history: History, value: Any) -> int:
-  leaf = signatures.other_leaf(value)
-  if leaf is not None:
-    return history.number_of(leaf, lambda: leaf)
-  if isinstance(value, sys.modules["jax._src.core"].Tracer):
-    raise _Uninteresting
-  is_ref = type(value).__name__ in ("Ref", "MutableArray")
-  raise _NoSignature(
-      dispatches.MUTABLE_REFS if is_ref else dispatches.NO_ARRAY_ARGUMENT
-  )
-
-
-def _signature(
-    history: History,
-    cache_miss: Any,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-) -> tuple[Signature, list[Any]]:
-  """The call's signature, and its flattened arguments.
-
-  Raises:
-    _NoSignature, _Uninteresting: it has none.
-  """
-  statics, leaves, treedefs = [], [], []
-  names = _parameters(history, cache_miss)
-  arguments = list(_arguments(cache_miss, args, kwargs, names))
-  for index, (name, value, is_static) in enumerate(arguments):
-    if is_static:
-      key = signatures.static_key(value)
-      described = functools.partial(
-          equinox.described_static, cache_miss.fun, name, value
-      )
-      history.note_static(key, described)
-      # One may be passed by name and by position, which is not one signature.
-      statics.append((name, index < len(args), key))
-      continue
-    flat, treedef = cache_miss.registry.flatten(value)
-    treedefs.append((name, treedef))
-    leaves += flat
-  numbers = array.array("I", _leaf_numbers(history, leaves)).tobytes()
-  structure = signatures.structure_key(treedefs)
-  history.note_structure(
-      structure,
-      lambda: _structure(cache_miss, arguments, args, treedefs),
-  )
-  configs = tuple(map(signatures.config_value, _configs()[1]))
-  signature = Signature(structure, tuple(statics), numbers, configs)
-  return signature, leaves
-
-
-def _structure(
-    cache_miss: Any,
-    arguments: list[tuple[str, Any, bool]],
-    args: tuple[Any, ...],
-    treedefs: list[tuple[str, Any]],
-) -> Structure:
-  return structure_of(
-      cache_miss.registry,
-      [(name, value) for name, value, is_static in arguments if not is_static],
-      equinox.renamed_leaves(cache_miss.fun, args),
-      _text(treedefs),
-      signatures.may_collide(treedefs),
-  )
-
-
-def _text(treedefs: list[tuple[str, Any]]) -> str:
-  """What the treedefs are printed as."""
-  try:
-    text = ", ".join(str(treedef) for _, treedef in treedefs)
-  except Exception:  # a user's repr may raise
-    return ""
-  return without_addresses(text)[:_MAX_STRUCTURE_TEXT]
 
 
 def _history(
@@ -252,7 +77,7 @@ def _history(
   if cache_miss.fun is None:
     definition, owner = ahead.definition_of(cache_miss.function_name), None
   else:
-    arguments = _arguments(cache_miss, args, kwargs)
+    arguments = calls.arguments_of(cache_miss, args, kwargs)
     statics = [value for _, value, is_static in arguments if is_static]
     definition, owner = origin.definition_of(cache_miss.fun, statics)
   if owner is not None:
@@ -276,11 +101,11 @@ def begin(
   is_first = history.begin(cache_miss.slow_dispatches)
   try:
     if not sys.modules["jax._src.core"].trace_state_clean():
-      raise _Uninteresting
-    signature, leaves = _signature(history, cache_miss, args, kwargs)
-  except _NoSignature as no_signature:
+      raise calls.Uninteresting
+    signature, leaves = calls.signature_of(history, cache_miss, args, kwargs)
+  except calls.NoSignature as no_signature:
     reason = str(no_signature)
-  except _Uninteresting:
+  except calls.Uninteresting:
     history.give_up()
     return None
   except BaseException:
@@ -378,8 +203,8 @@ def _differences(
   @functools.cache
   def returned() -> list[int]:
     try:
-      return _leaf_numbers(history, outputs())
-    except (_NoSignature, _Uninteresting):
+      return calls.leaf_numbers(history, outputs())
+    except (calls.NoSignature, calls.Uninteresting):
       return []
 
   def fed_back(index: int, number: int) -> FedBack | None:
@@ -392,9 +217,11 @@ def _differences(
     if not history.may_collide(signature):
       return
     cache_miss, fun = begun.cache_miss, begun.cache_miss.fun
-    names = _parameters(history, cache_miss)
-    arguments = list(_arguments(cache_miss, begun.args, begun.kwargs, names))
-    structure = _structure(cache_miss, arguments, begun.args, [])
+    names = calls.parameters_for(history, cache_miss)
+    arguments = list(
+        calls.arguments_of(cache_miss, begun.args, begun.kwargs, names)
+    )
+    structure = calls.structure_for(cache_miss, arguments, begun.args, [])
     statics = {
         signatures.static_key(value): equinox.described_static(fun, name, value)
         for name, value, is_static in arguments
@@ -402,9 +229,7 @@ def _differences(
     }
     yield from history.strict_differences(signature, structure, statics)
 
-  return history.differences(
-      signature, _configs()[0], fed_back, strictly
-  )
+  return history.differences(signature, calls.configs()[0], fed_back, strictly)
 
 
 def _explained(
@@ -469,7 +294,7 @@ def _reason(begun: _Begun, dispatched: Any) -> str:
   if len(dispatched) > 2 and dispatched[2]:
     return dispatches.PROFILE_GUIDED
   leaves = begun.cache_miss.registry.flatten(dispatched[0])[0]
-  if not all(type(leaf) is _array_type() for leaf in leaves):
+  if not all(type(leaf) is calls.array_type() for leaf in leaves):
     return dispatches.NO_ARRAY_RESULT
   try:
     effects = _effects(begun)

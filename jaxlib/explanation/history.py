@@ -153,7 +153,9 @@ class History:
     """The index of each output that lives, by its `id`."""
     outputs = (enumerate(refs) for refs in tuple(self._outputs))
     pairs = itertools.chain.from_iterable(outputs)
-    return {id(array): index for index, ref in pairs if (array := ref()) is not None}
+    return {
+        id(array): index for index, ref in pairs if (array := ref()) is not None
+    }
 
   def give_up(self, raised: Signature | None = None) -> None:
     """For a dispatch that raised, or is no call of its own."""

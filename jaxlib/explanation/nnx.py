@@ -1,5 +1,4 @@
-
-"""How Flax NNX passes a user's modules on, so that the user's own names show.
+"""How Flax NNX passes a user's modules on, under names that the user has.
 
 Nothing is imported. Where a release does it otherwise, its own paths are shown.
 """
@@ -58,7 +57,7 @@ _NNX_KEY = re.compile(r"\['([^\W\d]\w*)'\]")
 
 
 def is_split_module(kind: type) -> bool:
-  """Whether the nodes of a type stand for a module: its graph, and its states."""
+  """Whether the nodes of a type stand for a module: a graph, and states."""
   return kind.__name__ == "NodeStates"
 
 

@@ -1,4 +1,3 @@
-
 """What to write so that a difference goes away.
 
 Each advice is one that a test follows to the letter, and sees the miss gone. An
@@ -23,9 +22,7 @@ from jaxlib._fastpath_value import Value, Where
 MAKE_ONCE = "make it once, outside the loop"
 EACH_BEFORE = "call it once with each before the loop"
 NO_OTHER_WAY = f"each has an entry of its own: {EACH_BEFORE}"
-SWITCH_ON = (
-    "switch this wheel's rule on: JAXLIB_PJIT_PHYSICAL_OUT_SHARDINGS=1"
-)
+SWITCH_ON = "switch this wheel's rule on: JAXLIB_PJIT_PHYSICAL_OUT_SHARDINGS=1"
 ONE_WAY = "pass it by position in every call, or by name in every call"
 _NUMBERS = frozenset(("int", "float", "complex"))
 
@@ -35,11 +32,16 @@ def name(path: Path) -> str:
   return "x" if "<" in path.text else path.text
 
 
-def shape(path: Path, was: Leaf, now: Leaf, is_own: bool, is_steady: bool) -> str:
+def shape(
+    path: Path, was: Leaf, now: Leaf, is_own: bool, is_steady: bool
+) -> str:
   x = name(path)
   if was.shape == now.shape:
     if is_own:
-      return f"start with the dtype that it is returned with, before the loop: {cast(x, now)}"
+      return (
+          "start with the dtype that it is returned with, before the loop:"
+          f" {cast(x, now)}"
+      )
     return f"give it one dtype in every call: {cast(x, was)}"
   if is_own and is_steady:
     shown = f"{now.dtype}[{','.join(map(str, now.shape))}]"
@@ -79,7 +81,11 @@ def type_of_argument(path: Path, was: Leaf, now: Leaf) -> str:
     made = x if array.committed else f"jnp.asarray({x})"
   if array.committed:
     code = array.placement.code if array.placement else ""
-    return f"place it in every call: jax.device_put({made}, {code})" if code else ""
+    return (
+        f"place it in every call: jax.device_put({made}, {code})"
+        if code
+        else ""
+    )
   return f"pass an array in every call: {made}"
 
 

@@ -284,9 +284,7 @@ def config_value(state: Any) -> Any:
   if known is None:
     if len(_opaque) >= _MAX_OPAQUE:
       _opaque.clear()
-    known = _opaque[key] = _Opaque(
-        key, short_text(value), _code(value)
-    )
+    known = _opaque[key] = _Opaque(key, short_text(value), _code(value))
   return known
 
 

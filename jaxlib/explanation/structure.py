@@ -11,7 +11,7 @@
 # WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
 # See the License for the specific language governing permissions and
 # limitations under the License.
-"""The pytree structure of a call's arguments: its leaves' paths, its metadata."""
+"""The pytree structure of a call's arguments: its leaves' paths, metadata."""
 
 from __future__ import annotations
 
@@ -115,7 +115,9 @@ def structure_of(
   trees: dict[str, Value] = {}
   for name, value in arguments:
     found, trees[name] = _argument(registry, name, value)
-    paths += (path._replace(text=renamed.get(path.text, path.text)) for path in found)
+    paths += (
+        path._replace(text=renamed.get(path.text, path.text)) for path in found
+    )
   return Structure(tuple(paths), trees, text, may_collide)
 
 
@@ -140,7 +142,9 @@ def _flat(value: Any) -> tuple[list[list[str]], list[Any], Any]:
   """The keys on the way to each leaf, the leaves, None too, and the treedef."""
   default = sys.modules["jaxlib._jax.pytree"].default_registry()
   # With its path in newer releases.
-  flat, treedef = default.flatten_with_path(value, lambda *node: node[-1] is None)
+  flat, treedef = default.flatten_with_path(
+      value, lambda *node: node[-1] is None
+  )
   keys = [list(map(str, path)) for path, _ in flat]
   return keys, [each for _, each in flat], treedef
 
@@ -153,7 +157,7 @@ class _Box:
 
 
 def partitioned(leaves: Iterable[Any], treedef: Any) -> Value:
-  """The description of a flattened pytree, whose leaves count by their value."""
+  """The description of a flattened pytree, whose leaves count by value."""
   try:
     whole = treedef.unflatten(map(_Box, leaves))
     keys, boxes, with_none = _flat(whole)
@@ -260,7 +264,9 @@ def _metadata(
 def _metadata_names(
     kind: type, made_with: Any, children: Mapping[str, Value]
 ) -> list[str] | None:
-  if not dataclasses.is_dataclass(kind) or not isinstance(made_with, (tuple, list)):
+  if not dataclasses.is_dataclass(kind) or not isinstance(
+      made_with, (tuple, list)
+  ):
     return None
   fields = [f.name for f in dataclasses.fields(kind)]
   names = [name for name in fields if f".{name}" not in children]

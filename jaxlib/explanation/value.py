@@ -123,8 +123,8 @@ def tree(type_name: str, parts: Mapping[str, Value]) -> Value:
   return Value(type_name, type_name, None, "", parts, is_opened=True)
 
 
-# How the values of a type are taken apart, by the type's name: its parts, or all
-# of its description.
+# How the values of a type are taken apart, by the name of the type: its parts,
+# or all of its description.
 special_parts: dict[tuple[str, str], Callable[[Any], Mapping[str, Any]]] = {}
 special: dict[str, Callable[..., Value]] = {}
 
@@ -225,7 +225,7 @@ def _items(value: Any) -> dict[str, Any]:
 
 
 def _is_partitioned(value: Any) -> bool:
-  """Whether it is a flattened pytree: a tuple of its leaves, and its treedef."""
+  """Whether it is a flattened pytree: its leaves, and its treedef."""
   return (
       type(value) is tuple
       and len(value) == 2
@@ -255,18 +255,10 @@ def _text_of_parts(value: Value) -> str:
   inner = ", ".join(texts)
   if value.type_name == "tuple":
     return f"({inner},)" if len(value.parts) == 1 else f"({inner})"
-  return f"[{inner}]" if value.type_name == "list" else f"{value.type_name}({inner})"
-
-
-def is_same(old: Value, new: Value, is_strict: bool) -> bool:
-  """Whether two are equal: to the last part if strict, else by their hashes."""
-  if old.type != new.type:
-    return False
-  if (not old.parts and not new.parts) or not (old.is_opened or is_strict):
-    return old.token == new.token
-  return old.parts.keys() == new.parts.keys() and all(
-      is_same(part, new.parts[label], is_strict)
-      for label, part in old.parts.items()
+  return (
+      f"[{inner}]"
+      if value.type_name == "list"
+      else f"{value.type_name}({inner})"
   )
 
 
@@ -274,49 +266,3 @@ def placed_in(value: Value, where: Where) -> Value:
   """It and its parts, in another place."""
   parts = {label: placed_in(part, where) for label, part in value.parts.items()}
   return value._replace(parts=parts, where=where)
-
-
-Found = tuple[str, "Value | None", "Value | None"]  # path, was, now
-
-
-def differing(
-    path: str, old: Value, new: Value, is_strict: bool = False
-) -> Iterator[Found]:
-  """What differs, to the end: of two values, of their parts, of parts' parts."""
-  if is_same(old, new, is_strict):
-    return
-  found: list[Found] = []
-  if old.type == new.type:
-    gone, added = old.parts.keys() - new.parts, new.parts.keys() - old.parts
-    is_renamed = len(gone) == len(added) == 1 and {*gone, *added} <= _keys(old, new)
-    if is_renamed:
-      keys = (leaf("dict key", f"dict key {each.pop()[1:-1]}") for each in (gone, added))
-      return (yield path, *keys)
-    for label in dict.fromkeys((*old.parts, *new.parts)):
-      was, now = old.parts.get(label), new.parts.get(label)
-      if was is None or now is None:
-        found.append((path + label, was, now))
-      else:
-        found += differing(path + label, was, now, is_strict)
-  if not found or (len(found) > 1 and all(map(_are_made_anew, found))):
-    # The record that was made anew is what the user has a name for.
-    yield path, old, new
-  else:
-    yield from found
-
-
-def _keys(*values: Value) -> set[str]:
-  """The labels that are keys of a dict."""
-  return {
-      label
-      for value in values
-      if value.type_name.lower().endswith("dict")
-      for label in value.parts
-      if label.startswith("[")
-  }
-
-
-def _are_made_anew(found: Found) -> bool:
-  path, was, now = found
-  is_field = path.rpartition("]")[2].rpartition(".")[1] == "."
-  return is_field and bool(was and now and was.is_by_identity and now.is_by_identity)
