@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import interpreters
@@ -14,13 +15,18 @@ _FOLDER = interpreters.TESTS / "stand_ins"
 _PLUGIN = "jax_plugins/xla_cuda_stand_in/__init__.py"
 
 
-def nvidia_smi(folder: Path, gpus: list[dict[str, str]]) -> dict[str, str]:
+def as_json(gpus: Sequence[dict[str, str]]) -> str:
+    """What STAND_IN_GPUS is to be."""
+    return json.dumps(gpus)
+
+
+def nvidia_smi(folder: Path, gpus: Sequence[dict[str, str]]) -> dict[str, str]:
     """Puts one into a folder. Returns the settings of a process that is to find it, by its PATH."""
     folder.mkdir(parents=True, exist_ok=True)
     program = folder / "nvidia-smi"
     program.write_text(f'#!/bin/sh\nexec {sys.executable} {_FOLDER / "nvidia_smi.py"} "$@"\n')
     program.chmod(0o755)
-    return {"STAND_IN_GPUS": json.dumps(gpus)}
+    return {"STAND_IN_GPUS": as_json(gpus)}
 
 
 def cuda_plugin(folder: Path, version: str, cuda: int = 12) -> list[Path]:

@@ -224,7 +224,10 @@ def test_the_command_says_what_to_put_on_the_path(
 ) -> None:
     monkeypatch.setattr(products, "compiled", lambda step, python: ours)
 
-    options = argparse.Namespace(site_packages=installed, out=tmp_path / "out")
+    parser = argparse.ArgumentParser()
+    overlay_command.add_arguments(parser)
+    places = ["--site-packages", str(installed), "--out", str(tmp_path / "out")]
+    options = parser.parse_args(places)
     overlay_command.run(options, THIS)
 
     assert capsys.readouterr().out == f"PYTHONPATH={tmp_path / 'out'}\n"

@@ -74,6 +74,22 @@ def demo(
     return status
 
 
+def demo_of_overlay(python: Interpreter, site_packages: Path, out: Path, node: Node) -> int:
+    """Shows an installed jaxlib beside the same with an overlay, and returns the exit status.
+
+    Raises:
+      Refusal: one of them could not be run.
+    """
+    site, folder = str(site_packages.resolve()), str(out.resolve())
+    with steps() as step:
+        stock, ours = (
+            _reproduce(step, kind, python.path, node.settings() | {"PYTHONPATH": path})
+            for kind, path in (("stock", site), ("ours", f"{folder}{os.pathsep}{site}"))
+        )
+    show(stock, ours, node)
+    return judge(ours, out)
+
+
 def _on_cpus(step: Step, version: str, python: Interpreter, finished: Path | None) -> Environments:
     with ThreadPoolExecutor(1) as background:
         if finished:
@@ -199,5 +215,6 @@ def judge(ours: dict, wheel: Path) -> int:
         what = " ".join(str(part) for part in _key(row)[1:] if part)
         print(f"ours misses the goal: section {row['section']}, {what}", file=sys.stderr)
     if not missed:
-        print(f"Every figure of ours is the goal's. The wheel: {wheel}")
+        what = "wheel" if wheel.suffix == ".whl" else "overlay"
+        print(f"Every figure of ours is the goal's. The {what}: {wheel}")
     return 1 if missed else 0

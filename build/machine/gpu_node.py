@@ -114,8 +114,8 @@ def examine(python: Interpreter, devices: int | None = None, cuda: int | None = 
     )
 
 
-def check_environment(python: Path, node: Node) -> None:
-    """Has the JAX of an environment look for the GPUs.
+def check_environment(python: Path, node: Node, more: dict[str, str] | None = None) -> None:
+    """Has the JAX of an environment look for the GPUs, with more settings where there are some.
 
     Raises:
       Refusal: it does not find them all.
@@ -123,7 +123,7 @@ def check_environment(python: Path, node: Node) -> None:
     done = subprocess.run(
         [str(python), "-c", _PROBE],
         cwd=python.parent,  # where no folder of the repository can be taken for a package
-        env=clean_environment() | node.settings(),
+        env=clean_environment() | node.settings() | (more or {}),
         capture_output=True,
         text=True,
         check=False,

@@ -5,6 +5,7 @@ Each of these opens a step of the display, and finds what was made before.
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from progress import Step
 from wheels import finished_wheel, stock_wheel
 from wheels.extensions import compile_extensions, compile_portable
 from wheels.repack import repack
-from wheels.seam import Extensions
+from wheels.seam import JAX, PJIT, Extensions
 from wheels.stock_wheel import StockWheel
 from wheels.trial import try_wheel
 
@@ -32,6 +33,12 @@ def finished_version(step: Step, wheel: Path, python: Interpreter) -> str:
     """The version of the jaxlib that a finished wheel of ours was made of. Checks the wheel."""
     with step(f"Check {wheel.name}") as report:
         return finished_wheel.check(wheel, python.target, report)
+
+
+def unpacked(wheel: Path, folder: Path) -> Extensions:
+    """Our two extensions as they are in a finished wheel, put into a folder."""
+    with zipfile.ZipFile(wheel) as file:
+        return Extensions(*(Path(file.extract(name, folder)) for name in (JAX, PJIT)))
 
 
 def compiled(step: Step, python: Interpreter) -> Extensions:
