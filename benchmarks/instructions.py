@@ -1,7 +1,7 @@
 """Counts instructions of hits or misses. Runs as `instructions.py hits|misses SIZE...` under
 `valgrind --tool=callgrind`.
 
-Instrumentation is off but for a few calls: with it on, importing jax alone would take minutes.
+Instrumentation is on for a few calls only: with it, importing jax alone would take minutes.
 Each counted part is a dump of callgrind's that is named `MEASURE/KIND/SIZE/VARIANT/CALLS`.
 """
 

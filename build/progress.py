@@ -28,7 +28,7 @@ def nothing(part: float) -> None:
 
 
 def advancing(report: Report, total: int) -> Callable[[int], None]:
-    """A function that takes what has been done anew, out of a total, and reports the part."""
+    """A function that takes how much more was done of a total, and reports the part."""
     done = 0
 
     def advance(size: int) -> None:

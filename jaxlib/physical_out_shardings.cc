@@ -149,7 +149,7 @@ class DispatchTree {
   size_t num_leaves() const { return nb::len(flattened_.leaves); }
   const std::vector<ExtendedLeaf>& extended() const { return extended_; }
 
-  // The base arrays of all leaves that are no arrays. Valid if there is an
+  // The base arrays of all leaves that are not arrays. Valid if there is an
   // extended leaf.
   nb::list& bases() { return bases_.leaves; }
 

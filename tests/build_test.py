@@ -41,7 +41,7 @@ def program(folder: Path, name: str, text: str) -> Path:
     [
         pytest.param(("wheel", "--wheel", "absent.whl"), "absent.whl: not found", marks=BUILDS),
         pytest.param(("wheel", "--wheel", __file__), f"{__file__}: is not a wheel", marks=BUILDS),
-        pytest.param(("wheel", "--jaxlib", "newest"), "newest: is no version", marks=BUILDS),
+        pytest.param(("wheel", "--jaxlib", "newest"), "newest: is not a version", marks=BUILDS),
         pytest.param(
             ("overlay", "--site-packages", "absent", "--out", "out"),
             "absent: has no jaxlib",

@@ -10,7 +10,7 @@ import interpreters
 from libraries import imported
 from paths import ROOT
 
-NUMBER = "each value is compiled anew: unless it sets a shape, "
+NUMBER = "each value is compiled again: unless it sets a shape, "
 SAID = {
     "placement_fed_back": [
         "s['step']: sharding, different placement: was jax.devices()[0], now P()",
@@ -66,7 +66,7 @@ SAID = {
 
 
 def said_by(case: str) -> list[str]:
-    """What a case prints, but for where its functions and calls are."""
+    """What a case prints, except for where its functions and calls are."""
     done = interpreters.run([f"tests/cases/{case}.py"], devices=4, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     lines = [line.strip() for line in done.stdout.splitlines()]

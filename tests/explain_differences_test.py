@@ -120,7 +120,7 @@ NONE = "not traced, not lowered, not compiled"
 BEFORE = "to fix it: each has an entry of its own: call it once with each before the loop"
 SAME_KEYS = "to fix it: pass the same keys and as many elements in every call"
 NOT_STATIC = (
-    "to fix it: each value is compiled anew: unless it sets a shape, "
+    "to fix it: each value is compiled again: unless it sets a shape, "
     "pass it as an argument that is not static: jnp.asarray(-2)"
 )
 PAD = "to fix it: pad it to (4,) in every call, as here where it is (3,): jnp.pad(x, [(0, 1)])"
@@ -143,7 +143,7 @@ PROGRAMS = (
         "x: pytree structure: was PRNGKeyArray[fry], now PRNGKeyArray[rbg]", BEFORE]),
     Program("metadata of a node", {}, twice_of(Tagged(1.0, 1), Tagged(1.0, 2)), ALL, [
         "x: pytree structure: was 1, now 2",
-        "to fix it: each value is compiled anew: unless it sets a shape, "
+        "to fix it: each value is compiled again: unless it sets a shape, "
         "have it a leaf of the pytree, as an array: jnp.asarray(2)"]),
     Program("metadata that is shown alike", {},
             lambda f: [lambda: f(Tagged(1.0, lambda: 0)), lambda: f(Tagged(1.0, lambda: 0))], ALL, [

@@ -56,7 +56,7 @@ class Arguments(NamedTuple):
     """Two arguments of one function, of which the second call misses."""
 
     name: str
-    says: str  # the advice, but for its call
+    says: str  # the advice, except for its call
     first: Callable[[], Any]
     second: Callable[[], Any]
 
@@ -340,7 +340,7 @@ def precision(before: bool) -> Callable[[], None]:
     return program
 
 
-ANEW = "each value is compiled anew: unless it sets a shape, "
+ANEW = "each value is compiled again: unless it sets a shape, "
 ONCE = "make it once, outside the loop"
 EACH = "each has an entry of its own: call it once with each before the loop"
 SAME_KEYS = "pass the same keys and as many elements in every call"
@@ -358,18 +358,18 @@ REWRITTEN = (
               calls(lambda x, c: x * c.rate, (1.0, Config(0.1)), (1.0, Config(0.5)),
                     static_argnums=1),
               calls(scaled, (1.0, jnp.asarray(0.1)), (1.0, jnp.asarray(0.5)))),
-    Rewritten("a lambda made anew", ONCE,
+    Rewritten("a lambda made again", ONCE,
               calls(applied, (1.0, lambda x: x), (1.0, lambda x: x), static_argnums=1),
               calls(applied, (1.0, identity), (1.0, identity), static_argnums=1)),
-    Rewritten("a partial made anew", ONCE,
+    Rewritten("a partial made again", ONCE,
               calls(applied, (1.0, functools.partial(jnp.maximum, 0.0)),
                     (1.0, functools.partial(jnp.maximum, 0.0)), static_argnums=1),
               calls(applied, (1.0, ACT_ONCE), (1.0, ACT_ONCE), static_argnums=1)),
-    Rewritten("an object made anew, made once",
+    Rewritten("an object made again, made once",
               f"{ONCE}, or give Activation `__eq__` and `__hash__`",
               calls(applied, (1.0, Activation()), (1.0, Activation()), static_argnums=1),
               calls(applied, (1.0, ACT), (1.0, ACT), static_argnums=1)),
-    Rewritten("an object made anew, given __eq__",
+    Rewritten("an object made again, given __eq__",
               f"{ONCE}, or give Activation `__eq__` and `__hash__`",
               calls(applied, (1.0, Activation()), (1.0, Activation()), static_argnums=1),
               calls(applied, (1.0, EqualActivation()), (1.0, EqualActivation()),

@@ -67,9 +67,9 @@ FAULTS: dict[str, tuple[Callable[[Extensions], object], str]] = {
     ),
     "half a library": (
         lambda extensions: extensions.jax.write_bytes(extensions.jax.read_bytes()[:200]),
-        "is no readable shared library",
+        "is not a readable shared library",
     ),
-    "no library": (lambda extensions: extensions.pjit.write_text("no"), "is no readable shared"),
+    "no library": (lambda extensions: extensions.pjit.write_text("no"), "is not a readable shared"),
 }
 
 

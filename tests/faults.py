@@ -32,7 +32,7 @@ Report = dict[str, list[Any]]  # the outcomes of calls, and the cache entries af
 
 
 def key_array() -> jax.Array:
-    """A key that the rule spells anew."""
+    """A key that the rule respells."""
     return jax.device_put(keys("threefry2x32", (4,)), NamedSharding(mesh_of(2), P()))
 
 

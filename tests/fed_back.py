@@ -38,7 +38,7 @@ class Route:
     call: Callable[[Any, Any], Any] = lambda f, state: f(state)
     entries: Callable[[Any], int] = lambda f: f._cache_size()
     goal: tuple[int, ...] = FIVE_ONES
-    lacks: str = ""  # what the release has not got, if that is so
+    lacks: str = ""  # what the release lacks, if that is so
 
 
 def fresh(step: Callable[..., Any], **options: Any) -> Any:
@@ -266,7 +266,7 @@ jax.tree_util.register_pytree_node(
 @jax.tree_util.register_static
 @dataclass(frozen=True)
 class Times:
-    """A pytree without leaves: all of it is static, though it is no static argument."""
+    """A pytree without leaves: all of it is static, though it is not a static argument."""
 
     times: int
 

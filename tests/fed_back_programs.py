@@ -40,7 +40,7 @@ class Program:
     name: str
     goal: tuple[int, ...]
     impls: tuple[str, ...]
-    lacks: Callable[[], str]  # what the release has not got, if that is so
+    lacks: Callable[[], str]  # what the release lacks, if that is so
     run: Callable[[str], Outcome]  # with the PRNG of that name
     least: int = 2  # the devices that the goal takes
     most: int = 4

@@ -26,7 +26,7 @@ key = reproduction.SECTION_1[0].make("threefry2x32")
 for _ in range(3):
     key = f(key)
 """
-# A function that is dropped, one that is kept, and both called on a key that is spelled anew.
+# A function that is dropped, one that is kept, and both called on a key that is respelled.
 USE_ARRAYS = """
 import fed_back, jax, reproduction
 first = reproduction.SECTION_2[1].make("threefry2x32")

@@ -81,7 +81,7 @@ def _zipped(entries: Entries, method: int = zipfile.ZIP_DEFLATED) -> bytes:
         warnings.simplefilter("ignore")  # of a name that is there twice
         for name, content in entries:
             info = zipfile.ZipInfo("x", STAMP)
-            info.filename = name  # as it is: the constructor would mend it
+            info.filename = name  # as it is: the constructor would fix it
             info.external_attr = 0o100644 << 16
             info.compress_type = method
             file.writestr(info, content)

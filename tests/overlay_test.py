@@ -1,4 +1,4 @@
-"""`build.py overlay`: what it refuses, and a stock jaxlib that is mended without being replaced."""
+"""`build.py overlay`: what it refuses, and a stock jaxlib that is fixed without being replaced."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class Placement:
     place: Place
     asks: bool = False  # whether the function is made with `out_shardings`, of that place
     goal: tuple[int, ...] = FIVE_ONES
-    lacks: Callable[[], str] = present  # what the release has not got, if that is so
+    lacks: Callable[[], str] = present  # what the release lacks, if that is so
     impls: tuple[str, ...] = IMPLS[:1]
 
 

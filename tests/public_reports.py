@@ -406,7 +406,7 @@ def numpyro_on_other_data(is_advised: bool) -> None:
 
 
 ONCE = "make it once, outside the loop"
-ANEW = "each value is compiled anew: unless it sets a shape, "
+ANEW = "each value is compiled again: unless it sets a shape, "
 EACH = "each has an entry of its own: call it once with each before the loop"
 BEFORE = "place it before the loop as it is returned: "
 DTYPE_BEFORE = "start with a dtype of its own, before the loop: "

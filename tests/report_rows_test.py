@@ -75,7 +75,7 @@ def test_the_same_message_comes_once_with_a_count() -> None:
     assert row.causes == (Cause(1000, 500000.0, "f.py:0.5", ("never takes the fastpath: a",)),)
 
 
-ANEW = "jitted anew: {} functions from one place"
+ANEW = "jitted again: {} functions from one place"
 
 # The seconds and reason of each dispatch of one lineage, a first one without a reason, and the
 # number of its function. Of its row: functions, misses, ms lost; of its chief cause: what is said

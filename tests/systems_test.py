@@ -124,7 +124,7 @@ def run_command(*arguments: str) -> int:
 
 
 def test_an_unknown_system_is_refused() -> None:
-    with pytest.raises(Refusal, match=r"^plan9: is no system; give one of cp312, cp313, "):
+    with pytest.raises(Refusal, match=r"^plan9: is not a system; give one of cp312, cp313, "):
         run_command("plan9")
 
 

@@ -13,7 +13,9 @@ _DEFAULT = "300"
 
 def _seconds(text: str) -> int:
     if not text.isdecimal() or int(text) == 0:
-        raise SystemExit(f"TIMEOUT_S={text}: is no number of seconds; give one such as {_DEFAULT}")
+        raise SystemExit(
+            f"TIMEOUT_S={text}: is not a number of seconds; give one such as {_DEFAULT}"
+        )
     return int(text)
 
 

@@ -1,4 +1,4 @@
-"""TIMEOUT_S stretches the tests' limits, and says so where it is no number."""
+"""TIMEOUT_S stretches the tests' limits, and says so where it is not a number."""
 
 from __future__ import annotations
 
@@ -33,4 +33,5 @@ def test_a_setting_that_is_no_number_of_seconds_is_told_in_one_line(setting: str
     done = limit(setting)
 
     assert done.returncode == 1
-    assert done.stderr == (f"TIMEOUT_S={setting}: is no number of seconds; give one such as 300\n")
+    said = f"TIMEOUT_S={setting}: is not a number of seconds; give one such as 300\n"
+    assert done.stderr == said

@@ -104,7 +104,7 @@ REFUSALS: dict[str, tuple[Broken, str]] = {
     "before 0.6": (with_options(library=None), "use jaxlib 0.6.1 or later"),
     "no symbol": (with_options(library="no seam"), "has no symbol Wrapped_PyInit__jax"),
     "symbol undefined": (with_options(library="undefined"), "has no symbol"),
-    "broken library": (with_bad_library, "is no readable shared library"),
+    "broken library": (with_bad_library, "is not a readable shared library"),
     "another Python": (with_options(tag="cp39-cp39"), "is for cp39-cp39"),
     "any Python": (with_options(tag="py3-none"), "is for py3-none"),
     "ours by its label": (with_options(version="9.9.9+physical1"), "has our extensions already"),

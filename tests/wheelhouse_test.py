@@ -192,7 +192,7 @@ def test_a_release_without_any_wheel_is_refused(made: list[Path], tmp_path: Path
 def test_what_is_no_version_is_refused_before_anything_is_made(
     made: list[Path], tmp_path: Path
 ) -> None:
-    with pytest.raises(Refusal, match="--jaxlib new: is no version"):
+    with pytest.raises(Refusal, match="--jaxlib new: is not a version"):
         wheelhouse.wheelhouse(["9.9.9", "new"], [THIS.target], tmp_path / "out")
 
     assert not made

@@ -46,7 +46,7 @@ def read(path: Path) -> dict:
     except (OSError, ValueError) as error:
         raise Refusal(f"{path}: cannot be read as JSON; give a results.json of bench") from error
     if not _is_run(run):
-        raise Refusal(f"{path}: is no results.json of this version of bench; run bench again")
+        raise Refusal(f"{path}: is not a results.json of this version of bench; run bench again")
     return run
 
 

@@ -54,7 +54,7 @@ class Plan(NamedTuple):
     pause_sizes: tuple[int, ...]  # plain leaves
     pause_repeats: int
     hit_sizes: tuple[int, ...]
-    hit_processes: int  # how often the workers are started anew: each lies otherwise in memory
+    hit_processes: int  # how often the workers are started again: each lies differently in memory
     hit_repeats: int
     hit_calls: int
     miss_sizes: tuple[int, ...]  # outputs
@@ -63,7 +63,7 @@ class Plan(NamedTuple):
     rule_seconds: float  # of Google Benchmark, a dispatch
     instruction_sizes: tuple[int, ...]
     all_counts: bool = True  # the pause on each number of devices, or on all of them alone
-    seconds: Seconds | None = None  # when to leave repeats out, but for the first
+    seconds: Seconds | None = None  # when to leave out repeats after the first
 
 
 FULL = Plan(

@@ -1,7 +1,7 @@
 """What Debian's Bazel 7 needs in order not to download anything.
 
-The rules inside it want these repositories. Debian has them as packages, and names them in
-/etc/bazel/bazelrc, but for modules alone. Here is no module: Bazel 4 knows WORKSPACE only.
+Its built-in rules need these repositories. Debian has them as packages and names them in
+/etc/bazel/bazelrc, but only for modules. This is not a module: Bazel 4 knows only WORKSPACE.
 """
 
 _PLACES = {

@@ -173,7 +173,7 @@ def _simulated_sides(step: Step, version: str, python: Interpreter) -> list[Side
 
 
 def _packages(python: Path) -> dict[str, str]:
-    """What is installed there, with its version, but for jaxlib."""
+    """What is installed there, with its version, except for jaxlib."""
     command = [str(python), "-c", _PACKAGES]
     done = subprocess.run(command, env=clean_environment(), stdout=subprocess.PIPE, check=True)
     return {name: each for name, each in json.loads(done.stdout).items() if name != "jaxlib"}

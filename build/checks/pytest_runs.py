@@ -84,11 +84,11 @@ def module_timeout() -> int:
     """How many seconds a test module may take: more where TIMEOUT_S gives its processes more.
 
     Raises:
-      Refusal: TIMEOUT_S is no number of seconds.
+      Refusal: TIMEOUT_S is not a number of seconds.
     """
     text = os.environ.get("TIMEOUT_S", "300")
     if not text.isdecimal() or int(text) == 0:
-        raise Refusal(f"TIMEOUT_S={text}: is no number of seconds; give one such as 300")
+        raise Refusal(f"TIMEOUT_S={text}: is not a number of seconds; give one such as 300")
     return PROCESSES_IN_TURN * int(text)
 
 

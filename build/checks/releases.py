@@ -92,13 +92,13 @@ def releases(
     """What the names stand for, and a line for what a set of them has to leave out.
 
     Raises:
-      Refusal: one is no version, or there is no Python for the newest, which is asked for.
+      Refusal: one is not a version, or there is no Python for the newest, which is asked for.
     """
     wanted = [each for name in names for each in _SETS.get(name, (name,))]
     for name in wanted:
         if name != NEWEST and not stock_wheel.is_version(name):
             raise Refusal(
-                f"--releases {name}: is no version; give some such as 0.10.2, or all, or others"
+                f"--releases {name}: is not a version; give some such as 0.10.2, or all, or others"
             )
     found_releases, left_out = [], []
     for name in dict.fromkeys(wanted):

@@ -1,4 +1,4 @@
-"""Writes the figures in the README and in docs/ anew, or checks that they hold."""
+"""Writes the figures in the README and in docs/ again, or checks that they hold."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import arguments
 from machine.pythons import Interpreter
 from paths import ROOT
 
-HELP = "write the figures of the pages anew, or check them"
+HELP = "write the figures of the pages again, or check them"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     unknown = [name for name in options.systems if name not in _SYSTEMS]
     if unknown:
-        raise Refusal(f"{unknown[0]}: is no system; give one of {', '.join(_SYSTEMS)}")
+        raise Refusal(f"{unknown[0]}: is not a system; give one of {', '.join(_SYSTEMS)}")
     went_well = [_try(name, options.folder.resolve()) for name in options.systems]
     return 0 if all(went_well) else 1
 

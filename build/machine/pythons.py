@@ -76,7 +76,7 @@ def examine(python: str | Path) -> Interpreter:
     """Asks a Python, given as a path or a name on PATH, what it is.
 
     Raises:
-      Refusal: there is none, it does not run, or it is no CPython that jaxlib has wheels for.
+      Refusal: there is none, it does not run, or it is not a CPython that jaxlib has wheels for.
     """
     found = shutil.which(str(python))
     if found is None:

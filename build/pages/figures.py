@@ -1,7 +1,7 @@
 """Figures: what a command found out, in a file, so that no page has a number that was typed.
 
     figures.record("conformance", COMMAND, exact={...}, measured={...})   # at a command's end
-    build.py pages --take conformance     # keeps it in docs/figures/, and writes the pages anew
+    build.py pages --take conformance     # keeps it in docs/figures/, and writes the pages again
     build.py pages --check                # fails where a page says something else
 
 A command that a page quotes calls `record`, which writes `.build/figures/NAME.json`:

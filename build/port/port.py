@@ -31,7 +31,7 @@ def port(
     """Makes or undoes parts of the change in a checkout, or shows what it would change.
 
     Raises:
-      Refusal: it is no clean checkout of a jax that has the known layout. Nothing is changed then.
+      Refusal: it is not a clean checkout of a jax with the known layout. Nothing is changed then.
     """
     edits = anchors.edits(_require_jax(source), parts)
     _require_files(source, [edit.file for edit in edits])

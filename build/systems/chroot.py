@@ -123,12 +123,12 @@ def copy_files(root: Path) -> None:
     """Copies the repository's files, as they are here, and nothing that was built of them.
 
     Raises:
-      Refusal: they cannot be copied, or this is no git checkout.
+      Refusal: they cannot be copied, or this is not a git checkout.
     """
     command = ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others"]
     listed = subprocess.run([*command, "--exclude-standard"], capture_output=True, check=False)
     if listed.returncode != 0:
-        raise Refusal(f"{ROOT}: is no git checkout, which has to say which files are its own")
+        raise Refusal(f"{ROOT}: is not a git checkout, which has to say which files are its own")
     target = root / CLONE.relative_to("/")
     with refusing_os_errors(f"copy the repository to {target}"):
         # What was built there before stays: it is found by content.

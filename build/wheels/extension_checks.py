@@ -85,7 +85,7 @@ def _shape(path: Path) -> Shape:
             return Shape(built_for, *_symbols(elf, dynamic), *_names(dynamic))
     except BROKEN_ELF as error:
         raise Refusal(
-            f"{path}: is no readable shared library; delete .build and try again"
+            f"{path}: is not a readable shared library; delete .build and try again"
         ) from error
 
 

@@ -72,12 +72,12 @@ def check_library(library: BinaryIO, where: str) -> None:
     """Looks in a libjax_common.so, a seekable stream, for the symbol that our _jax.so calls.
 
     Raises:
-      Refusal: it is no shared library, or does not define the symbol. `where` names it.
+      Refusal: it is not a shared library, or does not define the symbol. `where` names it.
     """
     try:
         found = SYMBOL in _defined(ELFFile(library))
     except BROKEN_ELF as error:
-        raise Refusal(f"{where}: is no readable shared library; get the wheel again") from error
+        raise Refusal(f"{where}: is not a readable shared library; get the wheel again") from error
     if not found:
         raise Refusal(f"{where}: has no symbol {SYMBOL} to attach to; use another jaxlib release")
 

@@ -56,10 +56,10 @@ def download(version: str, target: Target) -> Path:
     """The jaxlib wheel of a release for a target, downloaded by pip once.
 
     Raises:
-      Refusal: that is no version, or pip finds no such wheel.
+      Refusal: that is not a version, or pip finds no such wheel.
     """
     if not is_version(version):
-        raise Refusal(f"--jaxlib {version}: is no version; give one such as 0.10.2")
+        raise Refusal(f"--jaxlib {version}: is not a version; give one such as 0.10.2")
     wanted = Version(version)
     folder = WHEELS / target.label / str(wanted)
     # Whoever deleted the file, or cut it short, gets it again.

@@ -36,7 +36,7 @@ def wheelhouse(versions: Sequence[str], wanted: Sequence[Target], out: Path) -> 
     """
     for version in versions:
         if not stock_wheel.is_version(version):
-            raise Refusal(f"--jaxlib {version}: is no version; give one such as 0.10.2")
+            raise Refusal(f"--jaxlib {version}: is not a version; give one such as 0.10.2")
     with refusing_os_errors(f"write to {out}"):
         out.mkdir(parents=True, exist_ok=True)
     rows: list[Row] = []

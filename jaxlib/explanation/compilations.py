@@ -60,7 +60,7 @@ SAME = "nothing that this explanation compares differs from an earlier call"
 
 @dataclasses.dataclass(frozen=True)
 class Compilation:
-  """What JAX made for something that is no jitted function of the user's.
+  """What JAX made for something that is not a jitted function of the user's.
 
   Attributes:
     function: the name of the function, or of JAX's operation.

@@ -162,7 +162,7 @@ def spelled(
   if not path.is_base_array:
     return placed(path, was, now, is_own, is_steady)
   # A key whose base array is spelled too short says that it has the longer of
-  # two spellings, and is not placed anew with that one.
+  # two spellings, and is not placed again with that one.
   codes = (_code(path, leaf.placement) for leaf in (was, now))
   code = min(filter(None, codes), key=len, default="")
   return code and (
@@ -234,7 +234,7 @@ def _number(was: Value, now: Value) -> str:
       Where.METADATA: "have it a leaf of the pytree, as an array",
   }[now.where]
   return (
-      f"each value is compiled anew: unless it sets a shape, {how}:"
+      f"each value is compiled again: unless it sets a shape, {how}:"
       f" jnp.asarray({now.text})"
   )
 

@@ -219,7 +219,7 @@ _PYTHON_SCALARS = (bool, int, float, complex)
 
 
 def other_leaf(value: Any) -> Leaf | None:
-  """What the fastpath compares of an argument that is no jax Array.
+  """What the fastpath compares of an argument that is not a jax Array.
 
   None if it compares nothing, since the value is none that it takes.
   """

@@ -161,7 +161,7 @@ def partitioned(leaves: Iterable[Any], treedef: Any) -> Value:
   try:
     whole = treedef.unflatten(map(_Box, leaves))
     keys, boxes, with_none = _flat(whole)
-  except Exception:  # a user's node may not take what is no array
+  except Exception:  # a user's node may not take what is not an array
     return described((tuple(leaves), str(treedef)))
   inner = [
       placed_in(described(box.value), Where.LEAF)
@@ -191,7 +191,7 @@ def leaf_paths(treedef: Any) -> list[str]:
         for path, each in zip(keys, leaves)
         if isinstance(each, _Box)
     ]
-  except Exception:  # a user's node may not take what is no array
+  except Exception:  # a user's node may not take what is not an array
     found = []
   whole = len(found) == count
   return found if whole else [f"[<flat index {i}>]" for i in range(count)]
@@ -241,7 +241,7 @@ def _leaf(registry: Any, value: Any) -> Value:
   if data is None:
     return ARRAY
   kind, made_with = data
-  # As it is printed, but for what all such nodes have around it.
+  # As it is printed, except for what all such nodes have around it.
   text = str(treedef).removeprefix("PyTreeDef(CustomNode(").partition(", [")[0]
   token = text, described(made_with).token
   return Value(kind.__name__, kind.__name__, token, text, {})

@@ -37,7 +37,7 @@ class Where(enum.Enum):
   """What of a call a value is in."""
 
   STATIC = enum.auto()  # a static argument
-  LEAF = enum.auto()  # of a pytree, though it is no array
+  LEAF = enum.auto()  # of a pytree, though it is not an array
   METADATA = enum.auto()  # of a pytree's node
 
 

@@ -60,7 +60,7 @@ def differing(
       else:
         found += differing(path + label, was, now, is_strict)
   if not found or (len(found) > 1 and all(map(_are_made_anew, found))):
-    # The record that was made anew is what the user has a name for.
+    # The record that was made again is what the user has a name for.
     yield path, old, new
   else:
     yield from found

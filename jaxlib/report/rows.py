@@ -26,7 +26,7 @@ from collections.abc import Hashable
 from typing import Any, NamedTuple
 
 JIT_ONCE = "if they are one, call jax.jit once, outside the loop"
-_ANEW = "jitted anew: {} functions from one place"
+_ANEW = "jitted again: {} functions from one place"
 _MAX_CAUSES = 100  # of one row that are told apart
 
 
@@ -44,7 +44,7 @@ class Row(NamedTuple):
 
   function: str
   defined_at: str
-  functions: int  # more than one if it was jitted anew
+  functions: int  # more than one if it was jitted again
   slow_dispatches: int
   misses: int  # of each function: its dispatches after its first
   compiled: int
@@ -116,7 +116,7 @@ def said_of(dispatch: Any) -> tuple[str, ...]:
 
 
 def _cause_of(dispatch: Any) -> Hashable:
-  """Equal for dispatches that are said alike, but for values."""
+  """Equal for dispatches that are said alike, except for values."""
   paths = tuple((each.kind, each.path) for each in dispatch.differences)
   return dispatch.reason, paths
 

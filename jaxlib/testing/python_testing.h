@@ -24,7 +24,7 @@ limitations under the License.
 #include "nanobind/nanobind.h"
 
 // An interpreter inside a C++ test, with stand-ins for the parts of JAX that a
-// test can not have. For tests only.
+// test cannot have. For tests only.
 
 namespace jax {
 

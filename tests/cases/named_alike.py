@@ -1,5 +1,5 @@
 """Two functions of one name, each jitted once by a library's wrapper: they are not one
-function jitted anew."""
+function jitted again."""
 
 import equinox as eqx
 import jax.numpy as jnp

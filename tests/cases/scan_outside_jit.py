@@ -1,4 +1,4 @@
-"""`lax.scan` outside jit, its body made anew in each round: each round compiles. Run it under
+"""`lax.scan` outside jit, its body made again in each round: each round compiles. Run it under
 the report."""
 
 import jax
