@@ -32,9 +32,8 @@ def _python(root: Path) -> str:
 
 
 def _tools(root: Path) -> str:
-    packages = ["bazel-bootstrap", "g++", "binutils"]
-    query = ["dpkg-query", "--showformat", "${Package} ${Version}\n", "--show", *packages]
-    versions = re.findall(r"^(\S+) (?:\d+:)?([\d.]+)", chroot.run(root, query), re.MULTILINE)
-    names = {"bazel-bootstrap": "Bazel", "g++": "gcc", "binutils": "binutils"}
-    found = dict(versions)
-    return ", ".join(f"{names[each]} {found[each]}" for each in packages if each in found)
+    # The package g++ has a version of its own, and Debian's Bazel 4 does not know its.
+    gcc = chroot.run(root, ["g++", "-dumpfullversion"]).strip()
+    query = ["dpkg-query", "--showformat", "${Version}\n", "--show", "bazel-bootstrap", "binutils"]
+    bazel, binutils = re.findall(r"^(?:\d+:)?([\d.]+)", chroot.run(root, query), re.MULTILINE)
+    return f"Bazel {bazel}, gcc {gcc}, binutils {binutils}"

@@ -17,7 +17,7 @@ from systems.matrix import Row
 _SUITE, _PACKAGE, _ABI = "trixie", "python3.13", "cp313t"
 _LIBRARIES = ("libbz2-dev", "libffi-dev", "liblzma-dev", "libsqlite3-dev", "libssl-dev")
 _PACKAGES = ("build-essential", "dpkg-dev", "git", "python3", "xz-utils", "zlib1g-dev")
-_PREFIX = Path("/opt/python")
+_PREFIX = Path("/opt/python3.13t")
 _SOURCE = Path("/usr/src/python")
 _BUILD = f"""
 set -e
