@@ -11,6 +11,7 @@ function to return it as it came.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 
 from jaxlib import _fastpath_origin as origin
@@ -178,9 +179,11 @@ def layout(path: Path, was: Leaf, now: Leaf, is_own: bool) -> str:
   sharding = now.placement.code
   if sharding.startswith("jax.devices"):
     sharding = f"SingleDeviceSharding({sharding})"
+  is_old = sys.modules["jax"].__version_info__ < (0, 7)
+  kind = "DeviceLocalLayout" if is_old else "Layout"
   return (
       f"give it one layout {when}: jax.device_put({name(path)},"
-      f" Format(Layout({order}), {sharding}))"
+      f" Format({kind}({order}), {sharding}))"
   )
 
 

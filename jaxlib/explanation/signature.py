@@ -155,6 +155,15 @@ def _text_and_code(sharding: Any) -> tuple[str, str]:
   return text if is_default else f"{text} in {kind}", code
 
 
+def _mesh_text(mesh: Any) -> str:
+  """A mesh by its axes. What type they are is said if one is not usual."""
+  axes = ", ".join(f"{name!r}: {size}" for name, size in mesh.shape.items())
+  types = [str(each) for each in getattr(mesh, "axis_types", None) or ()]
+  if all("Auto" in each for each in types):
+    return f"Mesh({axes})"
+  return f"Mesh({axes}, axis_types=({', '.join(types)}))"
+
+
 def device_code(device: Any) -> str:
   """A device as the user writes it."""
   backends = sys.modules["jax._src.xla_bridge"]
@@ -207,7 +216,7 @@ def array_leaf(compared: Compared) -> Leaf:
       tuple(device.id for device in sharding._device_assignment),
       _spelling(sharding),
       text,
-      "" if mesh is None else short_text(mesh),
+      "" if mesh is None else _mesh_text(mesh),
       code,
   )
   shown = "" if layout is None else str(layout)
