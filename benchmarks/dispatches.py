@@ -32,7 +32,7 @@ def dispatch(kind: str, outputs: int) -> Dispatch:
     """One slow dispatch of `outputs` outputs."""
     keys = {NO_KEY: 0, ONE_KEY: 1}.get(kind, outputs)
     original = first_keys(REPLICATED if kind == ALL_RESPELLED else SCALAR)
-    # Each an array of its own, as a program's are.
+    # Each is an array of its own, as in a program.
     argument = [placed(original, P()) for _ in range(keys)]
     argument += [placed(np.float32(i), P()) for i in range(outputs - keys)]
     function = jax.jit(lambda tree: tree)

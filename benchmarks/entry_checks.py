@@ -1,4 +1,4 @@
-"""What must hold of a run's entries and counters, on whatever machine it was."""
+"""What must hold for a run's entries and counters on any machine."""
 
 from __future__ import annotations
 

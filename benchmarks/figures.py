@@ -17,7 +17,7 @@ from selection import FIXED, STOCK, SWITCHED_OFF, Sample, of, values_of, values_
 _RESAMPLES = 2000
 _SEED = 0
 _STEADY_FROM = 4  # calls 5 to 10
-_FIT_FROM = 10  # outputs: with fewer, what a dispatch costs at all is most of the cost
+_FIT_FROM = 10  # outputs: with fewer, most of the cost is that of any dispatch
 
 Interval = tuple[float, float, float]
 
@@ -47,7 +47,7 @@ def slowest_over_steady(calls: np.ndarray) -> Interval:
 
 
 def extra(calls: np.ndarray) -> Interval:
-    """What the calls after the first took together beyond so many steady ones."""
+    """What the calls after the first took together, beyond as many steady ones."""
     return _of_calls(calls, lambda later, steady: later.sum(axis=0) - len(later) * steady)
 
 
@@ -210,7 +210,7 @@ def rule(samples: Sequence[Sample]) -> Iterator[dict]:
 
 
 def instructions(samples: Sequence[Sample]) -> Iterator[dict]:
-    """Instruction counts of a call: the fewest that were counted, without the counting's own."""
+    """Instruction counts of a call: the fewest counted, without those of the counting itself."""
     if not samples:
         return
     frame = min(each["instructions"] for each in of(samples, part="frame"))

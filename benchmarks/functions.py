@@ -14,7 +14,7 @@ _BATCHES = 5
 
 
 def resident_mib() -> dict[str, float]:
-    """The memory that this process holds, and how much of it are no pages of files."""
+    """The memory that this process holds, and how much of it is not pages of files."""
     lines = Path("/proc/self/status").read_text().splitlines()
     kib = dict(line.removesuffix("kB").split(":", 1) for line in lines)
     return {
@@ -31,7 +31,7 @@ def made_and_dropped() -> float:
     """The microseconds for one, the best of a few batches: the others were disturbed."""
     times = []
     gc.collect()
-    gc.freeze()  # what jax itself consists of is not to be gone through again and again
+    gc.freeze()  # the collector need not visit jax itself again and again
     for _ in range(_BATCHES):
         start = time.perf_counter()
         for _ in range(_FUNCTIONS // _BATCHES):

@@ -34,7 +34,7 @@ def measure(n: int, calls: int, rule: bool | None, workaround: bool) -> dict[str
             keys, leaves = run.step(keys, leaves)
             processor.append(time.thread_time() - start_processor)
             wall.append(time.perf_counter() - start)
-            # Outside the time: else the queue's length is what is measured.
+            # Not timed, or it would measure the length of the queue.
             jax.block_until_ready((keys, leaves))
     after = counters()
     return {

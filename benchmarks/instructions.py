@@ -76,7 +76,7 @@ def misses(size: int) -> None:
 def main(what: str, *sizes: str) -> None:
     count = {"hits": hits, "misses": misses}[what]
     with without_garbage_collection():
-        # What turning the counting on and off comes to, the first time more.
+        # What turning the counting on and off costs; the first time costs more.
         for _ in range(2):
             counted("frame/none/0/none", lambda: None, 0)
         for size in map(int, sizes):

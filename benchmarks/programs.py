@@ -80,7 +80,7 @@ def _next_data(data: jax.Array) -> jax.Array:
 
 @contextmanager
 def without_garbage_collection() -> Iterator[None]:
-    """Keeps a collection, which is nobody's in particular, out of what is timed."""
+    """Keeps garbage collection out of what is timed."""
     gc.collect()
     gc.disable()
     try:

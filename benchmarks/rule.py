@@ -16,7 +16,7 @@ _NAME = "physical_out_shardings_benchmark"
 
 
 def loaded(path: str) -> ModuleType:
-    """The compiled benchmark, from wherever it is."""
+    """The compiled benchmark, from any path."""
     spec = importlib.util.spec_from_file_location(_NAME, path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -11,7 +11,7 @@ Sample = dict[str, Any]
 
 
 def of(samples: Sequence[Sample], **what: object) -> list[Sample]:
-    """The samples that are of all of that."""
+    """The samples with all of these values."""
     return [each for each in samples if all(each.get(k) == v for k, v in what.items())]
 
 

@@ -114,6 +114,6 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    # So that what is half written is removed then too.
+    # So that half-written files are removed then too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     sys.exit(main(sys.argv[1:]))

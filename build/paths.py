@@ -1,4 +1,4 @@
-"""Where things lie in this repository. Everything under STATE can be deleted at any time."""
+"""Where things are in this repository. Everything under STATE can be deleted at any time."""
 
 from __future__ import annotations
 

@@ -18,13 +18,13 @@ _WIDTH = 160  # where there is no terminal to ask
 
 
 def results() -> Console:
-    """What to print a table of results with: standard output, wide enough where it is a file."""
+    """The console for tables of results: standard output, wide enough where it is a file."""
     console = Console()
     return console if console.is_terminal else Console(width=_WIDTH)
 
 
 def nothing(part: float) -> None:
-    """The Report for those who need none."""
+    """A Report that does nothing."""
 
 
 def advancing(report: Report, total: int) -> Callable[[int], None]:

@@ -1,4 +1,4 @@
-"""An extended dtype that is no PRNG key follows the same rule."""
+"""An extended dtype that is not a PRNG key follows the same rule."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ def test_no_wheel_appears_that_fails_its_trial(sound: Extensions, tmp_path: Path
     library = synthetic_wheels.libraries(tmp_path)["seam"]
     stock = stock_wheel.check(synthetic_wheels.write_wheel(tmp_path, library), THIS.target)
 
-    # Its jaxlib is no package that could be imported.
+    # Its jaxlib is not a package that can be imported.
     with pytest.raises(Refusal, match="was installed on trial and does not work"):
         repack.repack(
             stock,

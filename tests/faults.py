@@ -1,4 +1,4 @@
-"""Puts one fault after the other into a dispatch and prints what came of it, as JSON.
+"""Puts faults into a dispatch, one at a time, and prints what came of each, as JSON.
 
 Run as `faults.py NAME...`, with the stock jaxlib or with the fix, on two CPU devices.
 """
@@ -70,7 +70,7 @@ def raising(error: BaseException) -> Callable[..., Any]:
 
 
 def once(fault: Callable[[], None], step: Callable[[Any], Any] = bumped) -> Callable[[Any], Any]:
-    """A step with a fault in its first run alone."""
+    """A step with a fault in its first run only."""
     runs: list[None] = []
 
     def stepped(x: Any) -> Any:
@@ -201,7 +201,7 @@ def argument_deleted_after_executing() -> Report:
 
 
 def with_flatten(fault: Callable[[Any], tuple[Any, ...]], good: int) -> Report:
-    """An extended dtype whose outputs are flattened rightly so many times, and then wrongly.
+    """An extended dtype whose outputs are flattened correctly a few times, and then wrongly.
 
     The first time is jax's own. They are not fed back: stock does not check what it is given.
     """

@@ -25,7 +25,7 @@ IMPLS = ("threefry2x32", "rbg", "unsafe_rbg")
 SCALAR = placed(4, P())
 ARRAY = placed(4, P(), (4,))
 MATRIX = placed(4, P("a"), (4, 4))
-TRACES: list[None] = []  # as long as the functions made by `fresh` were traced often
+TRACES: list[None] = []  # an item for each trace of a function that `fresh` made
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def step_named(key: jax.Array, *, times: int) -> jax.Array:
 
 
 class Static:
-    """A pytree that is a static argument here. `flattened` is as long as it was flattened often."""
+    """A pytree that is a static argument here. `flattened` has an item for each flattening."""
 
     flattened: ClassVar[list[None]] = []
 

@@ -95,7 +95,7 @@ def outcome_of(program: Program, impl: str) -> Outcome:
     """What the program does, an error included."""
     try:
         return program.run(impl)
-    except Exception as error:  # a release may be unable to do it, which is no other's fault
+    except Exception as error:  # a release may be unable to do it
         return Outcome([], [], [], f"raises {type(error).__name__}: {error}".splitlines()[0])
 
 

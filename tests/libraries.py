@@ -1,4 +1,4 @@
-"""Libraries on jax that some tests are of."""
+"""Libraries built on jax that some tests use."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 
 def imported(name: str) -> Any:
-    """A library that goes its own way with jax's releases, or a skip with what it said."""
+    """A library that may not import beside this jax, or a skip with its error."""
     try:
         return importlib.import_module(name)
     except (ImportError, AttributeError) as error:

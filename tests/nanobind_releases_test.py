@@ -1,4 +1,4 @@
-"""The two files that go upstream compile with every nanobind from 2.4 on, whoever pins which."""
+"""The two files that go upstream compile with every nanobind from 2.4 on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Extended dtypes of the tests' own: a PRNG with keys of three words, and one that is no PRNG's."""
+"""Extended dtypes of the tests' own: a PRNG with keys of three words, and one without a PRNG."""
 
 from __future__ import annotations
 

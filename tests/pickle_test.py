@@ -32,7 +32,7 @@ def python_of(side: str) -> str:
 
 @pytest.fixture
 def settings(tmp_path: Path) -> dict[str, str]:
-    """A path on which either interpreter finds this one's cloudpickle, and nothing else of its."""
+    """A path with this interpreter's cloudpickle and nothing else, for either interpreter."""
     shutil.copytree(Path(cloudpickle.__file__).parent, tmp_path / "cloudpickle")
     return {"PYTHONPATH": str(tmp_path)}
 

@@ -126,7 +126,7 @@ def without_host_outputs() -> str:
     try:
         moved.compile()
     except jax.errors.JaxRuntimeError:
-        return "the release cannot compile an output in that memory, of a plain array neither"
+        return "the release cannot compile an output in that memory, not even a plain array"
     return ""
 
 

@@ -52,7 +52,7 @@ def bench(
     plan = (QUICK_ON_GPUS if node else QUICK) if quick else FULL
     with refusing_os_errors(f"write to {out}"):
         out.mkdir(parents=True, exist_ok=True)
-    load_before = hardware.load()  # that is not of what is made for the run
+    load_before = hardware.load()  # before anything is made for the run
     with steps() as step:
         kit = _kit(step, version, python, finished, node)
         readings = [hardware.gpu_reading("before")] if node else []

@@ -39,7 +39,7 @@ def read(path: Path) -> dict:
     """A results.json.
 
     Raises:
-      Refusal: it is none that this benchmark wrote.
+      Refusal: this benchmark did not write it.
     """
     try:
         run = json.loads(path.read_text())

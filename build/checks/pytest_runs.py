@@ -103,12 +103,12 @@ def _output(log: Path | None) -> Iterator[BinaryIO | None]:
 
 
 def sum_of(tallies: Iterable[Tally]) -> Tally:
-    """What several come to."""
+    """The sum of several tallies."""
     return Tally(*map(sum, zip(Tally(0, 0, 0), *tallies)))
 
 
 def tally_of(junit_xml: str) -> Tally:
-    """What a report comes to."""
+    """The tally of a report."""
     counts = [
         {name: int(suite.get(name, 0)) for name in ("tests", "failures", "errors", "skipped")}
         for suite in ElementTree.fromstring(junit_xml).iter("testsuite")

@@ -17,7 +17,7 @@ from refusal import Refusal
 from wheels import products, stock_wheel
 
 ALL = "all"  # the pinned ones and the newest
-OTHERS = "others"  # the same without the one that is tested where none is named
+OTHERS = "others"  # the same without the one that is tested by default
 NEWEST = "newest"
 _PINNED = ("0.6.2", "0.7.2", "0.8.3", "0.9.2", "0.10.2")
 _SETS = {
@@ -112,7 +112,7 @@ def releases(
 
 
 def newest_release(step: Step, *, to_build: bool = True) -> Release:
-    """The newest jaxlib that there is for a Python that is here, and that Python.
+    """The newest jaxlib for a Python on this machine, and that Python.
 
     Args:
       to_build: whether only a Python with headers counts.

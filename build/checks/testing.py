@@ -206,7 +206,7 @@ def _run(
     *,
     is_only: bool,
 ) -> Module:
-    # The output of one module alone is for whoever asked for it; of several it would be mixed up.
+    # The output of a single module goes to the terminal; that of several would be mixed up.
     log = None if is_only else _log(wheels.release, module)
     environment = clean_environment() | settings(stock, wheels.stock, wheels.ours)
     start = time.monotonic()

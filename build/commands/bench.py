@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def system_packages(options: argparse.Namespace) -> set[str]:
-    """What the command needs of Debian beside what all need."""
+    """The Debian packages that this command needs and the others do not."""
     needs_none = options.compare or options.finished or options.platform == "gpu"
     return set() if needs_none else {"libbenchmark-dev", "valgrind"}
 

@@ -1,4 +1,4 @@
-"""What the Bazel of this machine has to be told, which another version would not understand.
+"""Settings that this machine's Bazel needs and another version would not understand.
 
 `.bazelrc` reads it from a file that is written here, so that a `bazel test` by hand has it too.
 """

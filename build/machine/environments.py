@@ -111,7 +111,7 @@ def download(requirement: str, target: Target, folder: Path) -> None:
     """Downloads the wheel of one package for a target. With pip: uv keeps no wheel as a file.
 
     Raises:
-      Refusal: there is none, with pip's own last word.
+      Refusal: there is none; the message ends with what pip said.
     """
     platforms = [f"manylinux_2_{minor}_{target.machine}" for minor in _GLIBCS]
     platforms += [f"manylinux2014_{target.machine}", f"linux_{target.machine}"]
@@ -157,7 +157,7 @@ def _uv(arguments: Sequence[str], log_name: str, stdin: str = "") -> None:
 
 
 def _settings() -> dict[str, str]:
-    """What the installers run with. What a person has set of uv's comes before."""
+    """What the installers run with. The user's own settings of uv take precedence."""
     defaults = {
         "UV_CACHE_DIR": str(STATE / "uv"),  # on one file system with the environments, for links
         "UV_PYTHON_DOWNLOADS": "never",

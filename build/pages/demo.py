@@ -15,7 +15,7 @@ _Rows = list[dict]
 
 
 def report() -> str:
-    """The report's program: a row for each of its cases that a cold and a warm run share."""
+    """The report's program: a row for each case, or two where a cold and a warm run differ."""
     rows = [
         [stock["case"], _run(stock), *_pair(stock, ours, _entries), *_pair(stock, ours, _spec)]
         for stock, ours in _pairs(_kept(), 1)
@@ -35,12 +35,12 @@ def kind() -> str:
 
 
 def cost() -> str:
-    """What the extra slow dispatch of the first program costs, in words."""
+    """What the slow call of the first program costs, in words."""
     times = _kept()["measured"]["slow / steady ms"]
-    stock, ours = times["stock"][0], times["ours"][0]
+    stock, ours = (times[side][0].split(" / ") for side in ("stock", "ours"))
     return (
-        f"On that machine the slowest call after the first and a steady one take {stock} ms with "
-        f"stock, and {ours} ms with the fix."
+        f"In the first row, the slowest call after the first takes {stock[0]} ms with stock and "
+        f"{ours[0]} ms with the fix, a steady one {stock[1]} and {ours[1]} ms."
     )
 
 
@@ -48,7 +48,7 @@ def seconds() -> str:
     """How long the command takes, the first time and the next, in words."""
     times = [figures.kept(f"demo-{which}") for which in ("first", "again")]
     if None in times:
-        return "How long `demo` takes was not measured."
+        return "How long it takes has not been measured at a commit of this history."
     first, again = (round(each["measured"]["seconds"]) for each in times)
     cores = times[0]["machine"]["cores"]
     return (

@@ -83,17 +83,17 @@ def _as_json(value: object, depth: int = 0) -> str:
 
 
 def kept(name: str) -> Figures | None:
-    """The figures of that name in docs/figures, or None where nobody took any."""
+    """The figures of that name in docs/figures, or None where none were taken."""
     return _read(KEPT / f"{name}.json")
 
 
 def all_kept(prefix: str) -> list[Figures]:
-    """The figures whose name begins so, by name."""
+    """The figures whose names begin with that, sorted by name."""
     return [each for path in sorted(KEPT.glob(f"{prefix}*.json")) if (each := _read(path))]
 
 
 def source(of: Figures) -> str:
-    """Where figures come from, in words, to stand above a table of them."""
+    """Where figures come from: a line to put above a table of them."""
     machine = of["machine"]
     on = f"{machine['cores']} cores, {machine['cpu']}, {machine['system']}"
     return f"`{of['command']}` at commit {of['commit'][:10]} ({on}):"
@@ -166,7 +166,7 @@ def _read(path: Path) -> Figures | None:
     """A file of figures, or None where there is none.
 
     Raises:
-      Refusal: it is none that `record` wrote.
+      Refusal: `record` did not write it.
     """
     try:
         facts = json.loads(path.read_text())

@@ -1,6 +1,6 @@
 """Where the fix goes in jaxlib's own sources. The one place to fix when upstream's layout changes.
 
-A place is found by names alone, from which `Edit` walks to it. Of upstream's text there are only
+A place is found by names only, from which `Edit` walks to it. Of upstream's text there are only
 the lines that change.
 """
 

@@ -109,7 +109,7 @@ def _texts(source: Path, names: Iterable[str]) -> dict[str, str | None]:
 def _text(file: Path) -> str | None:
     if not file.exists():
         return None
-    # Neither its line ends nor bytes that are no UTF-8 are this program's to change.
+    # Its line ends, and bytes that are not UTF-8, stay as they are.
     with file.open(encoding="utf-8", errors="surrogateescape", newline="") as stream:
         return stream.read()
 
@@ -148,7 +148,7 @@ def _difference(name: str, before: str | None, after: str | None) -> str:
 
 
 def _write(source: Path, changes: Texts) -> None:
-    """Writes all of the changes, or, where one cannot be written, none."""
+    """Writes all of the changes, or none where one cannot be written."""
     staged: dict[Path, Path] = {}
     try:
         with refusing_os_errors(f"write to {source}"):

@@ -1,6 +1,6 @@
 """A machine where nothing may be installed: a finished wheel of ours, and a user who is not root.
 
-Of all that the build needs it has python3 and its venv, and nothing else.
+Of what the build needs it has only python3 and its venv.
 """
 
 from __future__ import annotations

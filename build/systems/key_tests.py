@@ -1,4 +1,4 @@
-"""What the wheel promises, tested on jax, pytest and cloudpickle alone.
+"""What the wheel promises, tested with only jax, pytest and cloudpickle.
 
 No Flax, which a new or rare Python may not have yet, and no second environment with a stock jaxlib.
 """

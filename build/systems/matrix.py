@@ -51,7 +51,7 @@ class Row(NamedTuple):
 
 
 def record(row: Row) -> None:
-    """Adds a row as of today, and writes the page.
+    """Adds a row with today's date, and writes the page.
 
     Raises:
       Refusal: the files cannot be read or written.

@@ -19,7 +19,7 @@ def tried(version: tuple[int, int]) -> Iterator[Row]:
     """The row of one Python.
 
     Raises:
-      Refusal: this machine has it not.
+      Refusal: this machine does not have it.
     """
     python = next(pythons.found([version]), None)
     if python is None:

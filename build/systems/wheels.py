@@ -1,4 +1,4 @@
-"""Our wheel for a system that builds none: `build.py wheelhouse` makes it here, for any machine."""
+"""Our wheel for a system that cannot build one: `build.py wheelhouse` makes it here."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def _digest_of_sources(target: Target, headers: Path) -> str:
 
 
 def compile_benchmark(python: Interpreter) -> Path:
-    """Builds the benchmark of the rule alone, which wants Google Benchmark.
+    """Builds the benchmark of the rule alone, which needs Google Benchmark.
 
     Raises:
       Refusal: the build failed.
@@ -153,7 +153,7 @@ def _bazel(
 
 
 def _copied(file: Path, target: Path) -> Path:
-    # Bazel's outputs are read-only, and a new file spares whoever has the old one loaded.
+    # Bazel's outputs are read-only, and a new file spares processes that have the old one loaded.
     part = target.with_suffix(".part")
     shutil.copyfile(file, part)
     part.chmod(0o755)

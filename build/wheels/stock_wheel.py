@@ -62,7 +62,7 @@ def download(version: str, target: Target) -> Path:
         raise Refusal(f"--jaxlib {version}: is not a version; give one such as 0.10.2")
     wanted = Version(version)
     folder = WHEELS / target.label / str(wanted)
-    # Whoever deleted the file, or cut it short, gets it again.
+    # A file that was deleted or cut short is downloaded again.
     if not any(zipfile.is_zipfile(file) for file in folder.glob("jaxlib-*.whl")):
         with refusing_os_errors(f"download to {folder}"):
             folder.parent.mkdir(parents=True, exist_ok=True)
@@ -128,7 +128,7 @@ def opened(path: Path) -> Iterator[WheelFile]:
         except _BROKEN as error:
             raise Refusal(f"{path}: corrupt or truncated ({error}); get it again") from error
         except OSError as error:
-            # What seeking to a place before the file's start comes to.
+            # The error of seeking to a place before the file's start.
             if error.errno != errno.EINVAL:
                 raise
             raise Refusal(f"{path}: corrupt or truncated; get it again") from error
@@ -217,7 +217,7 @@ def _check_entries(path: Path) -> None:
             ):
                 raise Refusal(f"{path}: has a file named {info.filename!r}; do not install it")
             if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-                raise Refusal(f"{path}: {info.filename} is packed as in no wheel; get it again")
+                raise Refusal(f"{path}: {info.filename} is compressed as in no wheel; get it again")
 
 
 def _ours(path: Path) -> Refusal:
@@ -273,7 +273,7 @@ def _check_own_tags(file: WheelFile, wheel: StockWheel) -> None:
 
 
 def check_record(file: WheelFile, path: Path) -> None:
-    """Refuses files that RECORD has and the wheel has not, that are there twice, and signatures.
+    """Refuses signatures, files that are there twice, and files of RECORD that the wheel lacks.
 
     The other way round is an error of WheelFile's, like a wrong hash.
     """
