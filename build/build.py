@@ -33,7 +33,8 @@ def commands() -> dict[str, ModuleType]:
     the exit status and raises Refusal. One whose parser has no `--python` needs nothing but the
     standard library, and its `run` takes the options alone. `system_packages(options)`, where there
     is one, says which Debian packages it needs beside those that all commands need. Where
-    `options.finished` names a wheel it builds nothing, and needs none of those.
+    `options.finished` names a wheel, or `options.compare` two results, it builds nothing, and needs
+    none of those.
     """
     names = sorted(path.stem for path in (_HERE / "commands").glob("[a-z]*.py"))
     return {name: importlib.import_module(f"commands.{name}") for name in names}
@@ -94,7 +95,8 @@ def run(command: ModuleType, options: argparse.Namespace) -> int:
         environments.install_from(options.find_links)
     python = examine(options.python)
     more = command.system_packages(options) if hasattr(command, "system_packages") else set()
-    bootstrap(python, more, builds=getattr(options, "finished", None) is None)
+    given = any(getattr(options, name, None) for name in ("finished", "compare"))
+    bootstrap(python, more, builds=not given)
     return command.run(options, python)
 
 
