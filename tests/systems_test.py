@@ -12,7 +12,7 @@ import pytest
 
 from commands import systems as command
 from refusal import Refusal
-from systems import chroot, key_tests, matrix, output, results
+from systems import chroot, every_wheel, key_tests, matrix, output, results
 from systems.matrix import Row
 
 ROW = Row("Debian 13", "x86_64", "3.13.5", "0.10.2", "built there", "demo", "every figure")
@@ -109,6 +109,27 @@ def test_the_page_of_this_repository_is_that_of_its_rows() -> None:
     rows = [Row(**each) for each in json.loads(matrix._ROWS.read_text())]
 
     assert matrix._PAGE.read_text() == matrix.page(rows)
+
+
+def test_a_wheel_that_was_built_only_is_shown_as_that() -> None:
+    name = "jaxlib-0.10.2+physical1-{0}-{0}-manylinux_2_27_{1}.whl"
+    wheels = [name.format("cp313", "x86_64"), name.format("cp314", "aarch64")]
+    said = f"""
+Write the index: done, 1.0 s
+ jaxlib   Python   machine   MB                wheel
+ ───────────────────────────────────────────────────
+ 0.10.2   cp313    x86_64    81   tried        {wheels[0]}
+ 0.10.2   cp314    aarch64   79   built only   {wheels[1]}
+ 0.10.2   cp314t   aarch64                     no stock wheel
+2 wheels, 0.2 GB; tried: installed here, and the rule is on
+"""
+
+    found = [(row.python, row.machine, row.wheel, row.result) for row in every_wheel.rows(said)]
+
+    assert found == [
+        ("cp313", "x86_64", "wheelhouse, manylinux_2_27_x86_64", "installed here: the rule is on"),
+        ("cp314", "aarch64", "wheelhouse, manylinux_2_27_aarch64", "built only"),
+    ]
 
 
 def test_every_key_test_is_there() -> None:

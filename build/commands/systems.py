@@ -10,7 +10,7 @@ from pathlib import Path
 import arguments
 from paths import STATE
 from refusal import Refusal
-from systems import aarch64, bare, debian, free_threaded, natively
+from systems import aarch64, bare, debian, every_wheel, free_threaded, natively
 from systems.matrix import Row, record
 
 HELP = "try the wheel on other systems, machines and Pythons"
@@ -23,6 +23,7 @@ _SYSTEMS: dict[str, Callable[[Path], Iterable[Row]]] = {
     "bare": bare.tried,
     "free-threaded": free_threaded.tried,
     "aarch64": aarch64.tried,
+    "every-wheel": lambda folder: every_wheel.tried(),
 }
 
 

@@ -20,7 +20,8 @@ _HEAD = """# Where the wheel was tried
 
 `build.py systems` writes this page from what it ran: each row is one command on one system, with
 the day and the commit. It is run by hand; `.ci/run` has Debian 12 and CPython 3.11, all releases.
-"Built there" means that the system's own Bazel and compiler made the wheel.
+"Built there" means that the system's own Bazel and compiler made the wheel, "wheelhouse" that it is
+the portable one, built on another. "Built only" is just that: nothing has run it.
 
 """
 _COLUMNS = ("system", "machine", "CPython", "jaxlib", "wheel", "check", "result", "day", "commit")

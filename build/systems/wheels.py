@@ -10,7 +10,7 @@ from paths import ROOT, STATE
 from refusal import Refusal
 from systems.output import told
 
-_FOLDER = STATE / "systems-wheelhouse"
+FOLDER = STATE / "systems-wheelhouse"
 
 
 def made(python: str, machine: str) -> Path:
@@ -21,14 +21,14 @@ def made(python: str, machine: str) -> Path:
     """
     tag = "cp" + "".join(python.split(".")[:2])
     command = [sys.executable, str(ROOT / "build" / "build.py"), "wheelhouse"]
-    wanted = ["--jaxlib", JAXLIB, "--python", tag, "--machine", machine, "--out", str(_FOLDER)]
+    wanted = ["--jaxlib", JAXLIB, "--python", tag, "--machine", machine, "--out", str(FOLDER)]
     told([*command, *wanted])
-    found = sorted(_FOLDER.rglob(f"jaxlib-{JAXLIB}+*-{tag}-{tag}-*_{machine}.whl"))
+    found = sorted(FOLDER.rglob(f"jaxlib-{JAXLIB}+*-{tag}-{tag}-*_{machine}.whl"))
     if not found:
-        raise Refusal(f"{_FOLDER}: has no wheel for {tag} on {machine}; see what wheelhouse said")
+        raise Refusal(f"{FOLDER}: has no wheel for {tag} on {machine}; see what wheelhouse said")
     return found[0]
 
 
 def origin(wheel: Path) -> str:
     """What a row says of where it was built."""
-    return "built on another: wheelhouse, " + wheel.stem.split("-")[-1]
+    return "wheelhouse, " + wheel.stem.split("-")[-1]
