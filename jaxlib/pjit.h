@@ -25,9 +25,9 @@ namespace jax {
 //
 // The new `pjit` has the signature of the module's own, which it calls with
 // `cache_miss` wrapped by `MakeCacheMiss`: what it returns is a `PjitFunction`
-// like any other. A call that it does not understand it passes on as it is, so
-// that the module's own `pjit` has the word on errors. A `PjitFunction` that
-// is unpickled gets the same wrapping.
+// like any other. It passes on a call that it does not understand as it is, so
+// errors are those of the module's own `pjit`. A `PjitFunction` that is
+// unpickled gets the same wrapping.
 //
 // Installing twice changes nothing. Throws nanobind::python_error if the module
 // has no `pjit` or no `PjitFunction`; it is then left as it was.

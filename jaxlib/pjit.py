@@ -51,8 +51,9 @@ def listening(
 
   Args:
     listener: what is told.
-    compilations: what is told alike of all that JAX compiles for no jitted
-      function of yours: ahead of time, and for its operations outside jit.
+    compilations: what is told in the same way of all that JAX compiles other
+      than for your jitted functions: ahead of time, and for its operations
+      outside jit.
   """
   tell_of_compilation = compilations or _ignore
   _fastpath_explain.add_listener(listener)
@@ -67,7 +68,7 @@ def listening(
 
 
 def _ignore(compilation: Compilation) -> None:
-  """For those who want dispatches alone."""
+  """A listener that does nothing."""
 
 
 @contextmanager
@@ -85,7 +86,7 @@ def _collected(wanted: Callable[[Dispatch], bool]) -> Iterator[list[Dispatch]]:
 def dispatches() -> AbstractContextManager[list[Dispatch]]:
   """A block with the list of its slow dispatches, of any thread, as they come.
 
-  The first call of a function is one, and no miss.
+  The first call of a function is one, but not a miss.
   """
   return _collected(lambda dispatch: True)
 

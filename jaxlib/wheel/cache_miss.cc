@@ -193,7 +193,7 @@ PyObject* Repr(PyObject* self) {
 }
 
 // Reads as `operator.getitem((cache_miss,), 0)`: the wrapped function itself,
-// by the means of the standard library alone.
+// which takes only the standard library to load.
 PyObject* Reduce(PyObject* self, PyObject*) {
   if (IsCleared(self)) return nullptr;
   nb::object operator_module = nb::steal(PyImport_ImportModule("operator"));

@@ -26,17 +26,17 @@ limitations under the License.
 namespace jax {
 
 // What happened on the slow dispatches of this process. They only grow, and
-// each is exact by itself, but not all are of the same instant.
+// each is exact, but they are not all read at the same instant.
 struct DispatchCounters {
   // Calls of a Python dispatch function, with the rule on or off.
   std::atomic<uint64_t> slow_dispatches{0};
   // Dispatches with an extended output, for which a table was made.
   std::atomic<uint64_t> tables{0};
-  // Entries of those tables that are another object than stock's.
+  // Entries of those tables that are not the object that stock has.
   std::atomic<uint64_t> physical_entries{0};
   // Entries, and results, that took an argument's spelling.
   std::atomic<uint64_t> respelled_results{0};
-  // Dispatches that went on as stock's, because the rule failed.
+  // Dispatches left as stock does them, because the rule failed.
   std::atomic<uint64_t> left_to_stock{0};
 };
 

@@ -13,7 +13,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 ==============================================================================*/
 
-// `jaxlib._jax`, in the place of the stub that the stock wheel has.
+// `jaxlib._jax`, in place of the stub that the stock wheel has.
 //
 // Like that one it calls `Wrapped_PyInit__jax` in libjax_common.so; then it
 // lets `jaxlib._pjit` install its `pjit`. If that fails the module stays as

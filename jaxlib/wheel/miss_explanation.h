@@ -33,8 +33,8 @@ void SetExplaining(bool explaining);
 // The explanation of one slow dispatch, which `jaxlib._fastpath_explain` gives.
 // Make it before the dispatch, since that may delete its arguments.
 //
-// Needs the GIL, or an attached thread state. A failure is left aside as those
-// of the rule are; see `StepAside`.
+// Needs the GIL, or an attached thread state. A failure is treated as one of
+// the rule is; see `StepAside`.
 class MissExplanation {
  public:
   // `cache_miss` is the callable of `MakeCacheMiss`; the rest are a

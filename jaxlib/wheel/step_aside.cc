@@ -45,8 +45,8 @@ nb::object Summary(nb::handle error) {
   return nb::steal(PyUnicode_FromString(""));
 }
 
-// Returns false, with the exception set, if the logger raised what is no
-// `Exception`.
+// Returns false, with the exception set, if the logger raised something that
+// is not an `Exception`.
 bool Warn(const char* what, nb::handle error) {
   nb::object summary = Summary(error);
   nb::object logging = nb::steal(PyImport_ImportModule("logging"));

@@ -20,8 +20,7 @@ limitations under the License.
 
 #include <atomic>
 
-// What this wheel does where a part of it fails: nothing that stock jaxlib
-// would not have done.
+// What this wheel does when a part of it fails: what stock jaxlib would do.
 
 namespace jax {
 
@@ -39,8 +38,8 @@ StepAsideState& GetStepAsideState();
 
 // Takes the pending Python exception, logs the first of the process as a
 // warning on the logger `jaxlib.pjit`, and clears it. Leaves it pending and
-// returns false if it has to be raised: in strict mode, and if it is no
-// `Exception`, as KeyboardInterrupt. `what` is what could not be done.
+// returns false if it has to be raised: in strict mode, and if it is not an
+// `Exception`, like KeyboardInterrupt. `what` is what could not be done.
 bool StepAside(const char* what);
 
 // Turns the C++ exception being handled into the pending Python exception. Call
