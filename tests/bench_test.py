@@ -270,7 +270,7 @@ def test_only_figures_that_both_have_are_compared() -> None:
         (json.dumps(EMPTY), "no figure"),
     ],
 )
-def test_what_is_no_result_is_refused_in_one_line(
+def test_what_is_not_a_result_is_refused_in_one_line(
     tmp_path: Path, content: str | None, says: str
 ) -> None:
     file = tmp_path / "results.json"
@@ -299,7 +299,7 @@ def test_where_time_is_up_there_is_one_repeat_of_each() -> None:
     assert [list(within(3)), list(within(3))] == [[0], [0]]
 
 
-def test_where_time_is_no_matter_there_are_all_repeats() -> None:
+def test_where_time_does_not_matter_there_are_all_repeats() -> None:
     assert list(samples.in_time(None)(3)) == [0, 1, 2]
 
 

@@ -1,6 +1,6 @@
 """The programs on which ways to keep the fastpath's entries few are compared, on four devices.
 
-Run as `comparison_programs.py DESIGN GROUP...` it prints, by name, the cache entries after each call
+Run as `comparison_programs.py DESIGN GROUP...`, it prints by name the cache entries after each call
 and what is right: one entry for each placement of the arguments that was met. It needs no pytest.
 DESIGN is `as_is`, or `padded`, which was tried: Python, which makes the physical sharding of a key,
 spells it at full rank.

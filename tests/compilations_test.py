@@ -66,7 +66,7 @@ def again(call: Callable[[Any], None], *values: Any) -> list[str | None]:
     return [made.reason for made in found if made.function == name]
 
 
-def test_a_scan_outside_jit_whose_body_is_made_anew_is_told_to_be() -> None:
+def test_a_scan_outside_jit_whose_body_is_made_again_is_told_to_be() -> None:
     xs = jnp.ones(4)
     found = [c for c in compilations_of(lambda: [scanned(xs)] * 3 and [scanned(xs), scanned(xs)])
              if c.function == "scan"]  # fmt: skip
@@ -102,7 +102,7 @@ def test_an_operation_of_another_shape_says_which() -> None:
     assert reasons[-1] == "argument 1: was float32[7], now float32[8]"
 
 
-def test_a_branch_that_is_made_anew_is_told_to_be() -> None:
+def test_a_branch_that_is_made_again_is_told_to_be() -> None:
     reasons = again(chosen, *[jnp.ones(9)] * 2)
 
     assert reasons[0] is None
@@ -144,7 +144,7 @@ def test_a_call_of_what_was_compiled_ahead_of_time_has_the_functions_line() -> N
     assert (dispatch.function, dispatch.defined_at) == ("carry", f"{line}, ahead of time")
 
 
-def test_tracing_alone_is_no_compilation() -> None:
+def test_tracing_alone_is_not_a_compilation() -> None:
     assert compilations_of(lambda: jax.eval_shape(lambda x: x, 1.0)) == []
 
 
@@ -193,7 +193,7 @@ def test_a_call_that_compiles_again_differs_from_ahead_of_time_until_its_advice_
     assert misses_after(eval(advised, names)) == []
 
 
-def test_a_call_like_what_was_compiled_ahead_is_no_miss_and_compiles_nothing() -> None:
+def test_a_call_like_what_was_compiled_ahead_is_not_a_miss_and_compiles_nothing() -> None:
     jitted = jax.jit(lambda x: x * 3)
     with jaxlib.pjit.dispatches() as found:
         jitted.lower(struct(3)).compile()

@@ -31,7 +31,7 @@ def test_the_named_files_are_taken_once_each(checkout: Path) -> None:
     assert [file.name for file in files] == ["b_test.py", "a_test.py"]
 
 
-def test_a_folder_that_is_no_checkout_is_refused(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_a_checkout_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Refusal, match="has no folder tests"):
         conformance.test_files(tmp_path, ["a"])
 

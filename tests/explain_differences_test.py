@@ -283,7 +283,7 @@ def test_of_earlier_calls_the_one_that_is_placed_alike_is_compared_with() -> Non
     assert said[2] == ("x: sharding, same placement, spelled differently: was P(), now P(None,)")
 
 
-def test_a_configuration_value_that_is_not_compared_is_no_cause() -> None:
+def test_a_configuration_value_that_is_not_compared_is_not_a_cause() -> None:
     if not hasattr(jax._src.config.config_ext, "trace_context_names"):
         pytest.skip("this release does not say which values are compared")
     f = fresh()

@@ -50,7 +50,7 @@ def test_jaxs_own_flag_logs_one_warning_a_miss(
     ]
 
 
-def test_what_jax_explains_itself_comes_with_the_remedy_and_is_no_second_warning(
+def test_what_jax_explains_itself_comes_with_the_remedy_and_is_not_a_second_warning(
     flag: None, caplog: pytest.LogCaptureFixture
 ) -> None:
     f = fresh()

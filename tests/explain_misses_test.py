@@ -112,7 +112,7 @@ def a_call_that_raises() -> None:
         a_call_that_raises,
     ],
 )
-def test_nothing_is_said_where_there_is_no_miss(program: Call) -> None:
+def test_nothing_is_said_where_there_is_not_a_miss(program: Call) -> None:
     assert explained(program) == []
 
 

@@ -88,7 +88,7 @@ def test_an_entry_that_a_call_that_raised_left_is_named_once(
     ]
 
 
-def test_an_entry_that_a_call_that_raised_left_is_named_if_jitted_anew() -> None:
+def test_an_entry_that_a_call_that_raised_left_is_named_if_jitted_again() -> None:
     step, fix = fixable()
 
     with pytest.raises(ValueError, match="not today"):

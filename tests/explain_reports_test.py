@@ -51,7 +51,7 @@ def test_the_page_has_each_report_with_what_is_said_of_it() -> None:
     ]
 
 
-def test_each_kind_has_two_reports_but_for_the_rare_ones() -> None:
+def test_each_kind_has_two_reports_except_for_the_rare_ones() -> None:
     counts = collections.Counter(report.cause for report in REPORTS)
 
     rare = [cause for cause, count in counts.items() if count < 2]

@@ -54,7 +54,7 @@ REFUSALS: dict[str, tuple[Callable[[Path], Path], str]] = {
 
 
 @pytest.mark.parametrize(("broken", "says"), REFUSALS.values(), ids=REFUSALS.keys())
-def test_what_is_no_sound_wheel_of_ours_is_refused_in_one_line(
+def test_what_is_not_a_sound_wheel_of_ours_is_refused_in_one_line(
     broken: Callable[[Path], Path], says: str, tmp_path: Path
 ) -> None:
     path = broken(tmp_path)

@@ -163,7 +163,7 @@ def test_an_option_for_gpus_is_refused_on_the_cpu(option: str) -> None:
         arguments.gpu_node(options, THIS)
 
 
-def test_what_a_gpu_does_not_tell_is_no_figure(found: pytest.MonkeyPatch) -> None:
+def test_what_a_gpu_does_not_tell_is_not_a_figure(found: pytest.MonkeyPatch) -> None:
     gpus_are(found, {"power.draw": "[N/A]"})
 
     (reading,) = nvidia_smi.readings()

@@ -193,7 +193,7 @@ def test_between_the_users_own_functions_the_inner_line_is_the_call() -> None:
     assert (dispatch.called_from, dispatch.through) == (here, "")
 
 
-def test_what_only_passes_calls_on_is_no_caller() -> None:
+def test_what_only_passes_calls_on_is_not_a_caller() -> None:
     equinox = imported("equinox")
 
     class Trainer(equinox.Module):

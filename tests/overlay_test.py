@@ -81,7 +81,7 @@ def entries_of_fed_back_keys(python_path: Path | None) -> list[int]:
     return interpreters.answer(FED_BACK_KEYS, python=python, settings=settings)
 
 
-def test_an_overlay_mends_the_stock_jaxlib(
+def test_an_overlay_fixes_the_stock_jaxlib(
     stock_site: Path, ours: Extensions, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"

@@ -80,7 +80,7 @@ def test_the_python_dispatch_function_is_the_wrapped_one() -> None:
     assert f._cache_miss.__wrapped__ is given["cache_miss"]
 
 
-def test_the_dispatch_function_is_no_python_function() -> None:
+def test_the_dispatch_function_is_not_a_python_function() -> None:
     assert not inspect.isfunction(jax.jit(next_key)._cache_miss)
 
 

@@ -427,7 +427,7 @@ def test_a_file_that_was_changed_since_is_not_deleted(source: Path) -> None:
     assert refusal_of(source, revert=True).startswith(f"{mine}: is there, and is not ours")
 
 
-def test_what_is_no_git_checkout_is_refused(tmp_path: Path) -> None:
+def test_what_is_not_a_git_checkout_is_refused(tmp_path: Path) -> None:
     for name, text in {**synthetic_jax.FILES, VERSION: '_version = "0.10.2"\n'}.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)

@@ -215,7 +215,7 @@ def test_no_newer_python_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         releases.releases(step, ["newest"], THIS)
 
 
-def test_what_is_no_version_is_refused() -> None:
+def test_what_is_not_a_version_is_refused() -> None:
     with pytest.raises(Refusal, match="--releases old: is not a version"):
         releases.releases(step, ["0.6.2", "old"], THIS)
 

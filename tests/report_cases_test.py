@@ -45,7 +45,7 @@ def test_two_objects_with_an_inherited_call_are_two_rows_at_the_users_def() -> N
     assert [row["causes"] for row in found] == [[], []]
 
 
-def test_scans_outside_jit_are_on_the_users_line_with_why_each_was_anew() -> None:
+def test_scans_outside_jit_are_on_the_users_line_with_why_each_was_made_again() -> None:
     found = rows(f"{CASES}/scan_outside_jit.py")
 
     (line,) = lines_with("jax.lax.scan(", "scan_outside_jit")
@@ -88,7 +88,7 @@ def test_a_compilation_after_the_listeners_were_cleared_is_still_one() -> None:
     assert "(traced, lowered, compiled)" in printed("listeners_cleared")
 
 
-def test_a_thousand_misses_alike_are_one_message() -> None:
+def test_a_thousand_similar_misses_are_one_message() -> None:
     length = int(printed("thousand_steps").split()[0])
 
     assert length < 500

@@ -98,7 +98,7 @@ def test_the_longest_marks_are_kept_and_the_others_counted() -> None:
 EVIL = "</script><img src=x onerror=alert(1)>&"
 
 
-def test_what_a_program_says_is_no_markup() -> None:
+def test_what_a_program_says_is_not_markup() -> None:
     timeline = Timeline()
     timeline.add(dispatch(1.0, function=EVIL, reason=EVIL))
     row = Row(EVIL, EVIL, 1, 1, 1, 1, 1, 0.0, 1.0, (Cause(1, 1.0, EVIL, (EVIL,)),))

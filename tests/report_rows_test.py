@@ -103,7 +103,7 @@ LINEAGES = (
 
 
 @pytest.mark.parametrize(("dispatches", "figures", "chief"), LINEAGES)
-def test_functions_of_one_lineage_are_one_that_is_jitted_anew(
+def test_functions_of_one_lineage_are_one_that_is_jitted_again(
     dispatches: list[tuple[float, str | None, int]],
     figures: tuple[int, int, int],
     chief: tuple[str, str] | None,

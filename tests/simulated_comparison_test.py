@@ -67,7 +67,7 @@ def test_without_it_all_plain_arrays_of_another_spelling_do() -> None:
     assert len(wrong("plain", simulated=False)) == 5
 
 
-def test_an_axis_of_size_one_is_no_other_placement() -> None:
+def test_an_axis_of_size_one_is_the_same_placement() -> None:
     entries = interpreters.answer(ON_ONE_MESH, python=interpreters.stock_python(), devices=4)
 
     assert entries == [1, 1, 1, 1, 1, 1]

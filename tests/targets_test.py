@@ -40,7 +40,7 @@ def test_a_tag_names_a_target(
 
 
 @pytest.mark.parametrize("tag", ["3.13", "cp27", "cp313d", "abi3", ""])
-def test_what_is_no_tag_is_refused(tag: str) -> None:
+def test_what_is_not_a_tag_is_refused(tag: str) -> None:
     with pytest.raises(Refusal, match="is no Python's tag; give one such as cp313"):
         targets.target(tag, "x86_64")
 

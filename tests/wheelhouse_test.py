@@ -189,7 +189,7 @@ def test_a_release_without_any_wheel_is_refused(made: list[Path], tmp_path: Path
         wheelhouse.wheelhouse(["9.9.9"], [target("cp39", "x86_64")], tmp_path)
 
 
-def test_what_is_no_version_is_refused_before_anything_is_made(
+def test_what_is_not_a_version_is_refused_before_anything_is_made(
     made: list[Path], tmp_path: Path
 ) -> None:
     with pytest.raises(Refusal, match="--jaxlib new: is not a version"):
