@@ -18,7 +18,6 @@ Nothing here keeps an array or a function alive. May run in any thread.
 
 from __future__ import annotations
 
-import inspect
 import sys
 import threading
 import weakref
@@ -28,6 +27,7 @@ from typing import Any, NamedTuple
 from jaxlib import _fastpath_origin as origin
 from jaxlib import _fastpath_signature as signatures
 from jaxlib._fastpath_difference import Difference
+from jaxlib._fastpath_structure import parameters_of
 from jaxlib._fastpath_text import short_text
 
 KIND = "differs from what was compiled ahead of time"
@@ -117,22 +117,12 @@ def _arguments(
 ) -> Iterator[tuple[str, _Argument]]:
   """Each flattened argument by its path, which begins with its name."""
   tree_util = sys.modules["jax._src.tree_util"]
-  for name, value in _named(fun, args, kwargs):
+  names = parameters_of(fun)
+  by_position = ((names.name(index), value) for index, value in enumerate(args))
+  for name, value in (*by_position, *sorted(kwargs.items())):
     leaves, _ = tree_util.tree_flatten_with_path(value)
     for path, leaf in leaves:
       yield name + tree_util.keystr(path), _argument(leaf)
-
-
-def _named(
-    fun: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Iterator[tuple[str, Any]]:
-  try:
-    names = list(inspect.signature(fun).parameters)
-  except (TypeError, ValueError):  # a callable that does not say
-    names = []
-  for index, value in enumerate(args):
-    yield names[index] if index < len(names) else f"args[{index}]", value
-  yield from sorted(kwargs.items())
 
 
 def _argument(value: Any) -> _Argument:
