@@ -22,6 +22,7 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import interpreters
+from libraries import imported
 from reproduction import mesh_of
 
 HERE = "tests/compilations_test.py"
@@ -191,6 +192,20 @@ def test_a_call_that_compiles_again_differs_from_ahead_of_time_until_its_advice_
     advised = re.fullmatch(r"lower it with (.*) for batch\['x'\]", difference.advice)[1]
     names = {"jax": jax, "NamedSharding": NamedSharding, "P": P, "mesh": mesh_of(4)}
     assert misses_after(eval(advised, names)) == []
+
+
+def test_what_equinox_lowered_ahead_of_time_has_the_users_paths() -> None:
+    jitted = imported("equinox").filter_jit(lambda w, batch: w + batch["x"])
+    w = placed(np.ones((8, 8), np.float32))
+
+    with jaxlib.pjit.explain() as misses:
+        jitted.lower(w, {"x": jnp.ones((8, 8))}).compile()
+        jitted(w, {"x": placed(np.ones((8, 8), np.float32), "a")})
+
+    (miss,) = misses
+    assert [str(each) for each in miss.differences] == [
+        f"batch['x']: {DIFFERS}: was unsharded, now P('a',)"
+    ]
 
 
 def test_a_call_like_what_was_compiled_ahead_is_not_a_miss_and_compiles_nothing() -> None:

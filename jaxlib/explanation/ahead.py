@@ -24,6 +24,7 @@ import weakref
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from jaxlib import _fastpath_equinox as equinox
 from jaxlib import _fastpath_origin as origin
 from jaxlib import _fastpath_signature as signatures
 from jaxlib._fastpath_difference import Difference
@@ -117,12 +118,13 @@ def _arguments(
 ) -> Iterator[tuple[str, _Argument]]:
   """Each flattened argument by its path, which begins with its name."""
   tree_util = sys.modules["jax._src.tree_util"]
-  names = parameters_of(fun)
+  names, renamed = parameters_of(fun), equinox.renamed_leaves(fun, args)
   by_position = ((names.name(index), value) for index, value in enumerate(args))
   for name, value in (*by_position, *sorted(kwargs.items())):
     leaves, _ = tree_util.tree_flatten_with_path(value)
-    for path, leaf in leaves:
-      yield name + tree_util.keystr(path), _argument(leaf)
+    for keys, leaf in leaves:
+      path = name + tree_util.keystr(keys)
+      yield renamed.get(path, path), _argument(leaf)
 
 
 def _argument(value: Any) -> _Argument:
