@@ -32,6 +32,7 @@ OF_NO_RELEASE = (
     "conformance_test.py",
     "extension_checks_test.py",
     "gpu_node_test.py",
+    "gpu_rehearsal_test.py",
     "nanobind_releases_test.py",
     "pages_test.py",
     "portable_test.py",

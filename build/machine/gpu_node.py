@@ -25,7 +25,14 @@ _FIRST_WITH_CUDA_13 = (0, 7, 2)
 _OLDEST_WITH_NEW_CUDNN = (7, 5)
 _CUDNN_OF_OLD_GPUS = "nvidia-cudnn-cu12>=9.10.1,<9.11"
 _PLUGINS = "from importlib.metadata import distributions as d; print(*[x.name for x in d()])"
-_PROBE = "import jax; print(len(jax.devices('cuda')))"
+# JAX has no words for a machine without the files of a GPU, but an assertion.
+_PROBE = """
+import jax
+try:
+    print(len(jax.devices("cuda")))
+except AssertionError:
+    raise SystemExit("it sees no device file such as /dev/nvidia0; start a container with its GPUs")
+"""
 
 
 class Node(NamedTuple):

@@ -1,7 +1,8 @@
 """A JAX plugin that serves CPU devices under the name `cuda`, where there is no GPU to rehearse on.
 
-There are as many as CUDA_VISIBLE_DEVICES names. Each says of itself that it is a CPU, so that
-whatever was measured on them can be told from what a GPU does.
+There are as many as CUDA_VISIBLE_DEVICES names, and none where STAND_IN_SAYS_NONE is set. Each
+says of itself that it is a CPU, so that whatever was measured on them can be told from what a GPU
+does.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def _client() -> Any:
     from jaxlib import xla_client
 
     names = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
-    if not any(names):
+    if not any(names) or "STAND_IN_SAYS_NONE" in os.environ:
         raise RuntimeError("no supported devices found for platform CUDA")
     state = distributed.global_state
     processes = {}
