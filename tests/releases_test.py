@@ -142,6 +142,11 @@ def test_arguments_that_name_tests_choose_them() -> None:
     assert testing.selected(["-x"]) == (testing.modules(), ["-x"])
 
 
+def test_an_argument_that_names_no_test_module_is_refused() -> None:
+    with pytest.raises(Refusal, match=r"tests/gone_test\.py::test_a: no such test module"):
+        testing.selected(["tests/gone_test.py::test_a"])
+
+
 class Runs:
     """Stands in for environments and pytest, and notes what is made, run and deleted."""
 
@@ -185,6 +190,16 @@ def test_each_release_has_its_environments_made_once_and_deleted(
     ]
     assert lines[-1].startswith("[4/4] ")
     assert lines[-1].endswith("3 passed, 0 failed, 1 skipped, 0 s")
+
+
+def test_the_environments_of_a_single_release_are_kept(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    runs = Runs(monkeypatch, tmp_path)
+
+    testing.test(step, [wheels_of(OLD)], [], lambda line: None, None)
+
+    assert (sorted(runs.made), runs.deleted) == (["stock", "test"], [])
 
 
 def test_a_release_without_environments_has_an_error_and_the_others_run(

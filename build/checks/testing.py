@@ -91,12 +91,14 @@ class Result(NamedTuple):
 
 
 class _Environments:
-    """A Python with our wheel and one with the stock one: made for the first module, and deleted
-    after the last where they were not there before. Those of all releases would take gigabytes.
+    """A Python with our wheel and one with the stock one, made for the first module.
+
+    If there are several releases, they are deleted after the last module, unless they were there
+    before: those of all releases would take gigabytes.
     """
 
-    def __init__(self, step: Step, wheels: Wheels, uses: int) -> None:
-        self._step, self._wheels, self._uses = step, wheels, uses
+    def __init__(self, step: Step, wheels: Wheels, uses: int, *, keeps: bool) -> None:
+        self._step, self._wheels, self._uses, self._keeps = step, wheels, uses, keeps
         self._lock = threading.Lock()  # of all that is below
         self._before = set(VENVS.glob("*"))
         self._made: list[Path] = []
@@ -128,7 +130,7 @@ class _Environments:
         """Says that a module is done."""
         with self._lock:
             self._uses -= 1
-            if self._uses:
+            if self._uses or self._keeps:
                 return
             for folder in (python.parent.parent for python in self._made):
                 if folder not in self._before:
@@ -154,7 +156,10 @@ def test(
         (wheels, module) for wheels in tested for module in chosen if runs(module, wheels is once)
     ]
     uses = Counter(wheels.release for wheels, _ in jobs)
-    pythons = {each.release: _Environments(step, each, uses[each.release]) for each in tested}
+    keeps = len(tested) == 1
+    pythons = {
+        each.release: _Environments(step, each, uses[each.release], keeps=keeps) for each in tested
+    }
     errors: dict[Release, str] = {}
     numbers = iter(range(1, len(jobs) + 1))
 
@@ -180,9 +185,24 @@ def test(
 
 
 def selected(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The test modules or tests that the arguments name, or all; and the other arguments."""
-    named = [each for each in arguments if (ROOT / each.partition("::")[0]).is_file()]
+    """The test modules or tests that the arguments name, or all; and the other arguments.
+
+    Raises:
+      Refusal: one of the arguments names a module that is not there.
+    """
+    gone = [each for each in arguments if _names_module(each) and not _module_of(each).is_file()]
+    if gone:
+        raise Refusal(f"{gone[0]}: no such test module; give one of {ROOT / 'tests'}")
+    named = list(filter(_names_module, arguments))
     return named or modules(), [each for each in arguments if each not in named]
+
+
+def _names_module(argument: str) -> bool:
+    return not argument.startswith("-") and _module_of(argument).suffix == ".py"
+
+
+def _module_of(argument: str) -> Path:
+    return ROOT / argument.partition("::")[0]
 
 
 def modules() -> list[str]:
