@@ -77,18 +77,18 @@ f(1.0), f(1)
 @pytest.mark.parametrize(
     ("settings", "shown"),
     [
-        ("", 1),
-        ("import logging; logging.basicConfig()", 1),
-        ("import logging; logging.getLogger('jaxlib.pjit').setLevel('ERROR')", 0),
+        ("", True),
+        ("import logging; logging.basicConfig()", True),
+        ("import logging; logging.getLogger('jaxlib.pjit').setLevel('ERROR')", False),
     ],
     ids=["nothing set up", "logging set up", "the logger silenced"],
 )
-def test_the_remedy_is_seen_wherever_warnings_are(settings: str, shown: int) -> None:
+def test_the_remedy_is_seen_wherever_warnings_are(settings: str, shown: bool) -> None:
     done = interpreters.run(
         ["-c", settings + TRACED_TWICE], settings={"JAX_EXPLAIN_CACHE_MISSES": "1"}
     )
 
-    assert done.stderr.count("to fix it: pass one type in every call: float(x)") == shown
+    assert ("to fix it: pass one type in every call: float(x)" in done.stderr) is shown
     assert "TRACING CACHE MISS" in done.stderr
 
 

@@ -59,11 +59,26 @@ def differing(
         found.append((path + label, was, now))
       else:
         found += differing(path + label, was, now, is_strict)
-  if not found or (len(found) > 1 and all(map(_are_made_anew, found))):
-    # The record that was made again is what the user has a name for.
+  if not found:
+    yield path, old, new
+    return
+  record = _record(found)
+  if record is None:
+    yield from found
+  elif record == path:
     yield path, old, new
   else:
-    yield from found
+    yield record, *found[0][1:]
+
+
+def _record(found: list[Found]) -> str | None:
+  """The path of a record whose fields were all made anew, if it is one.
+
+  That is what the user has a name for, not its fields.
+  """
+  records = {path.rpartition(".")[0] for path, _, _ in found}
+  is_one = len(found) > 1 and len(records) == 1
+  return records.pop() if is_one and all(map(_is_made_anew, found)) else None
 
 
 def _keys(*values: Value) -> set[str]:
@@ -77,7 +92,7 @@ def _keys(*values: Value) -> set[str]:
   }
 
 
-def _are_made_anew(found: Found) -> bool:
+def _is_made_anew(found: Found) -> bool:
   path, was, now = found
   is_field = path.rpartition("]")[2].rpartition(".")[1] == "."
   return is_field and bool(
