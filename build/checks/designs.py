@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from machine.pythons import Interpreter, clean_environment
+from markdown import table
+from pages import figures
 from paths import ROOT
 from progress import Step, steps
 from refusal import Refusal
@@ -26,7 +27,7 @@ class Design(NamedTuple):
 
 
 def designs(version: str, python: Interpreter) -> int:
-    """Prints, as a table in Markdown, how many programs of each group are wrong with each design.
+    """Prints how many programs of each group are wrong with each design, and records it.
 
     Raises:
       Refusal: something could not be built, or a program did not end.
@@ -37,10 +38,12 @@ def designs(version: str, python: Interpreter) -> int:
         stock = products.jax_environment(step, "stock", source, python)
         ours = products.jax_environment(step, "ours", wheel, python)
         rows = [_row(step, design) for design in _designs(version, stock, ours)]
-    print(f"| {version} | {' | '.join(GROUPS)} |")
-    print(f"| --- |{' --- |' * len(GROUPS)}")
-    for row in rows:
-        print(f"| {' | '.join(row)} |")
+    figures.record(
+        f"designs-{version}",
+        f"python3 build/build.py designs --jaxlib {version}",
+        exact={"release": version, "groups": GROUPS, "wrong": dict(rows)},
+    )
+    print(table([version, *GROUPS], [[name, *counts] for name, counts in rows]))
     return 0
 
 
@@ -59,8 +62,8 @@ def _designs(version: str, stock: Path, ours: Path) -> list[Design]:
     ]
 
 
-def _row(step: Step, design: Design) -> Sequence[str]:
-    return [design.name, *(_wrong(step, design, group) for group in GROUPS)]
+def _row(step: Step, design: Design) -> tuple[str, list[str]]:
+    return design.name, [_wrong(step, design, group) for group in GROUPS]
 
 
 def _wrong(step: Step, design: Design, group: str) -> str:
