@@ -234,6 +234,21 @@ def test_what_counts_of_a_file_is_its_content(tmp_path: Path) -> None:
     assert not environments.is_made(directory, THIS, [requirements])
 
 
+@pytest.mark.parametrize("free_threaded", [False, True])
+def test_nothing_is_compiled_for_a_python_without_the_gil(
+    free_threaded: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands: list[list[str]] = []
+    monkeypatch.setattr(environments, "_uv", lambda words, log: commands.append(words))
+    (tmp_path / "venv").mkdir()
+    monkeypatch.setattr(environments.shutil, "rmtree", lambda *_, **__: None)
+
+    python = THIS._replace(free_threaded=free_threaded)
+    environments.environment(tmp_path / "venv", python, ["numpy"])
+
+    assert ("--only-binary=:all:" in commands[1]) is free_threaded
+
+
 def test_what_cannot_be_installed_is_refused_in_one_line(tmp_path: Path) -> None:
     wheel = tmp_path / "broken-1.0-py3-none-any.whl"
     wheel.write_text("no wheel")

@@ -84,6 +84,8 @@ def environment(
         _uv(["venv", "--quiet", "--python", str(python.base), str(directory)], _log(directory))
         options = ["--python", str(directory / "bin" / "python")]
         options += [] if cached else ["--no-cache"]
+        # The newest numpy may have no wheel for it, and takes minutes to compile. An older one has.
+        options += ["--only-binary=:all:"] if python.free_threaded else []
         _uv(["pip", "install", *options, *_arguments(requirements)], _log(directory))
 
     return _made(directory, python, requirements, fill)
