@@ -62,6 +62,15 @@ def test_a_long_row_has_a_line_of_its_own(folders: Path) -> None:
     assert (figures.kept("long") or {})["exact"] == {"rows": rows}
 
 
+def test_the_figures_of_this_commit_can_be_taken_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    figures.record("a", "build.py a")
+    figures.record("b", "build.py b")
+    monkeypatch.setattr(hardware, "commit", lambda: "0" * 40)
+    figures.record("b", "build.py b")
+
+    assert figures.fresh() == ["b"]
+
+
 def test_what_no_command_has_left_cannot_be_taken() -> None:
     figures.record("other", "build.py other")
 

@@ -16,15 +16,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--check", action="store_true", help="write nothing; fail where one differs")
     what.add_argument(
-        "--take", nargs="+", metavar="NAME", default=[], help="keep figures of the last run first"
+        "--take",
+        nargs="*",
+        metavar="NAME",
+        help="keep figures of the last runs first (all that are of this commit)",
     )
 
 
 def run(options: argparse.Namespace, python: Interpreter) -> int:
     from pages import blocks, figures
 
-    for name in options.take:
-        figures.take(name)
+    if options.take is not None:
+        for name in options.take or figures.fresh():
+            figures.take(name)
     changed = list(blocks.changed())
     if not options.check:
         for path, text in changed:

@@ -2,6 +2,7 @@
 
     figures.record("conformance", COMMAND, exact={...}, measured={...})   # at a command's end
     build.py pages --take conformance     # keeps it in docs/figures/, and writes the pages again
+    build.py pages --take                 # the same with all that were left at this commit
     build.py pages --check                # fails where a page says something else
 
 A command that a page quotes calls `record`, which writes `.build/figures/NAME.json`:
@@ -102,6 +103,13 @@ def source(of: Figures) -> str:
 def not_run(command: str) -> str:
     """What a page says where there are no figures."""
     return f"Not run yet at a commit of this history: `{command}` gives it."
+
+
+def fresh() -> list[str]:
+    """The names of the figures that commands left at the commit that is checked out."""
+    commit = hardware.commit()
+    found = ((path.stem, _read(path)) for path in sorted(FRESH.glob("*.json")))
+    return [name for name, each in found if each and each["commit"] == commit]
 
 
 def take(name: str) -> None:
