@@ -72,7 +72,7 @@ def differing(
 
 
 def _record(found: list[Found]) -> str | None:
-  """The path of a record whose fields were all made anew, if it is one.
+  """The path of a record whose fields were all made again, if it is one.
 
   That is what the user has a name for, not its fields.
   """
