@@ -18,7 +18,6 @@ from typing import NamedTuple
 import pytest
 
 import gpu_stand_ins
-import interpreters
 from machine.pythons import clean_environment
 from paths import ROOT
 
@@ -181,11 +180,11 @@ def test_a_node_with_too_few_gpus_is_refused(node: Node) -> None:
 
 
 def test_a_test_on_gpus_that_finds_none_fails() -> None:
-    command = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "all_gpus"]
-    module = str(interpreters.TESTS / "gpu_test.py")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "all_gpus"]
+    settings = clean_environment() | {"JAX_PLATFORMS": "cuda", "PJIT_GPUS": "2"}
 
-    done = interpreters.run(
-        [*command, module], settings={"JAX_PLATFORMS": "cuda", "PJIT_GPUS": "2"}, cwd=ROOT
+    done = subprocess.run(
+        [*command, "tests/gpu_test.py"], cwd=ROOT, env=settings, capture_output=True, text=True
     )
 
     assert done.returncode == 1
