@@ -21,7 +21,7 @@ _NEEDS = {12: (525, (5, 2)), 13: (580, (7, 5))}
 CUDAS = tuple(_NEEDS)
 _DEFAULT = 12  # which every GPU that JAX supports can use
 _FIRST_WITH_CUDA_13 = (0, 7, 2)
-# cuDNN after 9.10 has no code for GPUs older than this, and JAX refuses those before 9.10.1.
+# cuDNN after 9.10 has no code for older GPUs; on several GPUs JAX refuses what is before 9.10.1.
 _OLDEST_WITH_NEW_CUDNN = (7, 5)
 _CUDNN_OF_OLD_GPUS = "nvidia-cudnn-cu12>=9.10.1,<9.11"
 _PLUGINS = "from importlib.metadata import distributions as d; print(*[x.name for x in d()])"
