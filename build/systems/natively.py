@@ -1,4 +1,4 @@
-"""The other Pythons that this machine has, on PATH or pyenv's: all tests of build.py."""
+"""The other Pythons that this machine has, on PATH or pyenv's: demo, and all tests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from systems.output import told
 
 
 def tried(version: tuple[int, int]) -> Iterator[Row]:
-    """The row of one Python.
+    """The rows of one Python.
 
     Raises:
       Refusal: this machine does not have it.
@@ -25,9 +25,14 @@ def tried(version: tuple[int, int]) -> Iterator[Row]:
     if python is None:
         name = "{}.{}".format(*version)
         raise Refusal(f"no CPython {name} with headers on PATH or of pyenv's; install one")
-    command = [sys.executable, str(ROOT / "build" / "build.py"), "test", "--python"]
-    said = told([*command, str(python.path)], fails=True)
+
+    def build(command: str) -> str:
+        program = [sys.executable, str(ROOT / "build" / "build.py"), command]
+        return told([*program, "--python", str(python.path)], fails=True)
+
     exact = told([str(python.path), "--version"]).split()[-1]
-    system = platform.freedesktop_os_release()["PRETTY_NAME"]
-    row = Row(system, python.machine, exact, JAXLIB, "built there", "all tests", "")
-    yield row._replace(result=results.of_tests(said))
+    system = platform.freedesktop_os_release()
+    name = f"{system['NAME'].split()[0]} {system.get('VERSION_ID', '')}".strip()
+    row = Row(name, python.machine, exact, JAXLIB, "built there", "", "")
+    yield row._replace(check="demo", result=results.of_demo(build("demo")))
+    yield row._replace(check="all tests", result=results.of_tests(build("test")))
