@@ -16,11 +16,10 @@ limitations under the License.
 #ifndef JAXLIB_PHYSICAL_OUT_SHARDINGS_H_
 #define JAXLIB_PHYSICAL_OUT_SHARDINGS_H_
 
-#include <Python.h>
-
 #include <cstddef>
+#include <optional>
 
-#include "absl/types/span.h"
+#include "jaxlib/dispatch_tree.h"
 #include "nanobind/nanobind.h"
 
 namespace jax {
@@ -34,51 +33,34 @@ namespace jax {
 // is computed once, on the slow dispatch that fills the cache entry; a fastpath
 // hit only reads it.
 struct PhysicalOutShardings {
-  // In the order of `fastpath_data.out_avals`. Null where no output is
-  // extended: what Python returned is right as it is.
-  nanobind::object shardings;
+  // What was dispatched.
+  DispatchTree outputs;
+
+  // In the order of `fastpath_data.out_avals`. The entry of an extended
+  // output's base array is the sharding that Python put on that array in this
+  // very call; any other is the object that Python's list holds.
+  nanobind::list shardings;
 
   // Entries that are not the object that Python's list holds.
   size_t num_physical = 0;
-
-  // Entries that took the spelling of an argument, so that the output, fed
-  // back, is the signature that the argument was.
-  size_t num_respelled = 0;
 };
 
-// Returns `dispatched` with a table of physical shardings as the
-// `out_shardings` of its fastpath data.
+// The table of `dispatched`, which is what the Python dispatch function
+// returned: (outputs, fastpath_data or None, ...). Nothing if it needs none:
+// no fastpath data, or no extended output. `registry` is the dispatch pytree
+// registry.
 //
-// `dispatched` is what the Python dispatch function returned:
-//   (outputs, fastpath_data or None, ...).
-// `args` are that call's dynamic arguments, positional and keyword values, not
-// flattened. They may have been donated: no more than the aval and the sharding
-// of an array is read. `registry` is the dispatch pytree registry, and
-// `global_cache_key` the one given to `pjit`.
-//
-// An output is extended if it is a leaf of the default pytree registry, but a
-// node of the dispatch registry. For each of its base arrays:
-// * the table takes the sharding that Python put on the array in this call;
-// * unless an extended argument has a base array of the same shape and dtype
-//   whose sharding places it alike, but compares unequal, and the caller did
-//   not ask for a sharding of this output. The table then takes the argument's
-//   sharding, and the array in the result is rebuilt on it, sharing its
-//   buffers. The argument at the same position among the extended leaves comes
-//   first, then the first in order.
-// All other entries keep the very object that Python gave, and all other
-// outputs the very array.
-//
-// Returns `dispatched` itself if there is nothing to change: no fastpath data,
-// no extended output, or each entry right already. Neither `dispatched` nor
-// what it holds is mutated. If `table` is not null it is filled in.
-//
-// Needs the GIL, or an attached thread state in free-threaded Python; keeps no
-// state. Throws std::invalid_argument if `dispatched` does not have the
-// expected form, and nanobind::python_error if a Python call fails.
-nanobind::object WithPhysicalOutShardings(
-    nanobind::object dispatched, absl::Span<PyObject* const> args,
-    nanobind::handle registry, nanobind::handle global_cache_key,
-    PhysicalOutShardings* table = nullptr);
+// Mutates none of its arguments, and keeps no state. Needs the GIL, or an
+// attached thread state in free-threaded Python. Throws std::invalid_argument
+// if `dispatched` does not have the expected form, and nanobind::python_error
+// if a Python call fails.
+std::optional<PhysicalOutShardings> MakePhysicalOutShardings(
+    nanobind::handle dispatched, nanobind::handle registry);
+
+// `dispatched` with the table in its fastpath data, and with `outputs`.
+nanobind::object WithPhysicalOutShardings(nanobind::handle dispatched,
+                                          const PhysicalOutShardings& table,
+                                          nanobind::handle outputs);
 
 }  // namespace jax
 

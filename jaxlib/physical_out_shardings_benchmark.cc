@@ -13,7 +13,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 ==============================================================================*/
 
-// Times `WithPhysicalOutShardings` alone. It is a Python module, and no program
+// Times `ApplyRule` alone. It is a Python module, and no program
 // with an interpreter in it, so that the rule meets JAX's own pytrees, arrays
 // and shardings: with stand-ins in Python, their cost would be all there is to
 // see.
@@ -27,7 +27,7 @@ limitations under the License.
 #include <vector>
 
 #include "absl/types/span.h"
-#include "jaxlib/physical_out_shardings.h"
+#include "jaxlib/wheel/rule.h"
 #include "nanobind/nanobind.h"
 
 namespace jax {
@@ -43,9 +43,10 @@ void Register(const char* name, nb::object dispatched, nb::tuple args,
     std::vector<PyObject*> dynamic;
     for (nb::handle arg : args) dynamic.push_back(arg.ptr());
     for (auto _ : state) {
-      nb::object result = WithPhysicalOutShardings(dispatched, dynamic,
-                                                   registry, global_cache_key);
-      benchmark::DoNotOptimize(result.ptr());
+      nb::dict decided;  // As on the first dispatch of a function.
+      RuleResult result =
+          ApplyRule(dispatched, dynamic, registry, global_cache_key, decided);
+      benchmark::DoNotOptimize(result.dispatched.ptr());
     }
     state.SetItemsProcessed(state.iterations() * num_outputs);
   });

@@ -57,8 +57,6 @@ constexpr std::array<const char*, kNumParameters> kParameterNames = {
     "shard_arg_fallback",
     "cache"};
 
-constexpr char kWrap[] = "give a jitted function physical output shardings";
-
 // Where in a vectorcall's arguments `parameter` is, or -1.
 Py_ssize_t Find(Parameter parameter, Py_ssize_t num_positional,
                 PyObject* kwnames) {
@@ -109,7 +107,7 @@ PyObject* Pjit(PyObject* stock, PyObject* const* args, Py_ssize_t nargs,
   } catch (...) {
     SetPythonError();
   }
-  if (!StepAside(kWrap)) return nullptr;
+  if (!StepAside(Part::kWrapping)) return nullptr;
   return PyObject_Vectorcall(stock, args, nargs, kwnames);
 }
 
@@ -148,7 +146,7 @@ nb::object MakeSetState(nb::object stock) {
           state = WithWrappedCacheMiss(state);
         } catch (...) {
           SetPythonError();
-          if (!StepAside(kWrap)) nb::raise_python_error();
+          if (!StepAside(Part::kWrapping)) nb::raise_python_error();
         }
         stock(self, state);
       },

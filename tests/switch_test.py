@@ -157,7 +157,7 @@ def test_unexpected_forms_are_warned_of_once_a_process() -> None:
 def test_in_strict_mode_an_unexpected_form_is_an_error() -> None:
     ours = interpreters.answer(UNEXPECTED_FORM, settings={"JAXLIB_PJIT_STRICT": "1"})
 
-    assert [outcome for outcome, *_ in ours["outcomes"]] == ["raises RuntimeError"] * 2
+    assert [outcome for outcome, *_ in ours["outcomes"]] == ["raises ValueError"] * 2
 
 
 def test_in_strict_mode_nothing_counts_as_left_to_stock_and_nothing_is_warned_of() -> None:

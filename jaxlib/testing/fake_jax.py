@@ -76,6 +76,15 @@ class PyTreeDef:
   def __init__(self, make, subtrees):
     self.make, self.subtrees = make, subtrees
 
+  @property
+  def num_leaves(self):
+    if self.make is None:
+      return 1
+    return sum(subtree.num_leaves for subtree in self.subtrees)
+
+  def children(self):
+    return self.subtrees
+
   def build(self, leaves):
     if self.make is None:
       return next(leaves)

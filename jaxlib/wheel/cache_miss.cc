@@ -25,8 +25,8 @@ limitations under the License.
 
 #include "absl/container/inlined_vector.h"
 #include "absl/types/span.h"
-#include "jaxlib/physical_out_shardings.h"
 #include "jaxlib/wheel/miss_explanation.h"
+#include "jaxlib/wheel/rule.h"
 #include "jaxlib/wheel/step_aside.h"
 #include "nanobind/nanobind.h"
 
@@ -46,6 +46,7 @@ struct CacheMissObject {
   PyObject* static_argnames;  // A frozenset of str.
   PyObject* global_cache_key;
   PyObject* registry;
+  PyObject* decided;  // A dict, for `SpellLikeArguments`.
   std::atomic<uint64_t> slow_dispatches;
 };
 
@@ -91,29 +92,25 @@ absl::InlinedVector<PyObject*, 8> DynamicArguments(const CacheMissObject& self,
 
 // What the rule makes of `dispatched`, or that itself where the rule fails.
 // Null, with the exception set, if the failure has to be raised.
-nb::object ApplyRule(const CacheMissObject& self, nb::object dispatched,
-                     PyObject* const* args, size_t nargsf, PyObject* kwnames) {
+nb::object RuleOrStock(const CacheMissObject& self, nb::object dispatched,
+                       PyObject* const* args, size_t nargsf,
+                       PyObject* kwnames) {
   DispatchCounters& counters = GetDispatchState().counters;
   try {
     absl::InlinedVector<PyObject*, 8> dynamic =
         DynamicArguments(self, args, PyVectorcall_NARGS(nargsf), kwnames);
-    PhysicalOutShardings table;
-    nb::object result = WithPhysicalOutShardings(
-        dispatched, dynamic, self.registry, self.global_cache_key, &table);
-    if (table.shardings) {
-      counters.tables.fetch_add(1, std::memory_order_relaxed);
-      counters.physical_entries.fetch_add(table.num_physical,
-                                          std::memory_order_relaxed);
-      counters.respelled_results.fetch_add(table.num_respelled,
-                                           std::memory_order_relaxed);
-    }
-    return result;
+    RuleResult result = ApplyRule(dispatched, dynamic, self.registry,
+                                  self.global_cache_key, self.decided);
+    counters.tables.fetch_add(result.has_table, std::memory_order_relaxed);
+    counters.physical_entries.fetch_add(result.num_physical,
+                                        std::memory_order_relaxed);
+    counters.respelled_results.fetch_add(result.num_respelled,
+                                         std::memory_order_relaxed);
+    return result.dispatched;
   } catch (...) {
     SetPythonError();
   }
-  if (!StepAside("attach physical shardings to the outputs of a dispatch")) {
-    return nb::object();
-  }
+  if (!StepAside(Part::kRule)) return nb::object();
   counters.left_to_stock.fetch_add(1, std::memory_order_relaxed);
   return dispatched;
 }
@@ -137,7 +134,7 @@ nb::object Dispatch(CacheMissObject& self, PyObject* const* args, size_t nargsf,
   if (!dispatched || !state.enabled.load(std::memory_order_relaxed)) {
     return dispatched;
   }
-  return ApplyRule(self, std::move(dispatched), args, nargsf, kwnames);
+  return RuleOrStock(self, std::move(dispatched), args, nargsf, kwnames);
 }
 
 PyObject* Call(PyObject* self, PyObject* const* args, size_t nargsf,
@@ -163,6 +160,7 @@ int Traverse(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(object->static_argnames);
   Py_VISIT(object->global_cache_key);
   Py_VISIT(object->registry);
+  Py_VISIT(object->decided);
   return 0;
 }
 
@@ -175,6 +173,7 @@ int Clear(PyObject* self) {
   Py_CLEAR(object->static_argnames);
   Py_CLEAR(object->global_cache_key);
   Py_CLEAR(object->registry);
+  Py_CLEAR(object->decided);
   return 0;
 }
 
@@ -240,11 +239,11 @@ PyType_Slot slots[] = {{Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
                        {Py_tp_methods, methods},
                        {0, nullptr}};
 
-PyType_Spec spec = {"jaxlib._pjit.CacheMiss", sizeof(CacheMissObject), 0,
-                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC |
-                        Py_TPFLAGS_HAVE_VECTORCALL |
-                        Py_TPFLAGS_DISALLOW_INSTANTIATION,
-                    slots};
+PyType_Spec spec = {
+    "jaxlib._pjit.CacheMiss", sizeof(CacheMissObject), 0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL |
+        Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_IMMUTABLETYPE,
+    slots};
 
 }  // namespace
 
@@ -271,7 +270,8 @@ nb::object MakeCacheMiss(const PjitArguments& arguments) {
   for (nb::handle argnum : argnums) nb::cast<Py_ssize_t>(argnum);
   nb::object argnames =
       nb::steal(PyFrozenSet_New(arguments.static_argnames.ptr()));
-  if (!argnames) nb::raise_python_error();
+  nb::object decided = nb::steal(PyDict_New());
+  if (!argnames || !decided) nb::raise_python_error();
 
   PyTypeObject* type = reinterpret_cast<PyTypeObject*>(CacheMissType().ptr());
   nb::object self = nb::steal(type->tp_alloc(type, 0));
@@ -285,6 +285,7 @@ nb::object MakeCacheMiss(const PjitArguments& arguments) {
   object->static_argnames = argnames.release().ptr();
   object->global_cache_key = arguments.global_cache_key.inc_ref().ptr();
   object->registry = arguments.registry.inc_ref().ptr();
+  object->decided = decided.release().ptr();
   return self;
 }
 

@@ -64,12 +64,13 @@ struct PjitArguments {
 };
 
 // Makes a callable that calls `cache_miss`, the Python dispatch function of a
-// jitted function, and applies `WithPhysicalOutShardings` to what it returns.
+// jitted function, and applies the rule to what it returns; see `ApplyRule`.
 // While slow dispatches are explained, it lets this one be explained too.
 //
 // The callable adds no Python frame. It holds all its arguments strongly, takes
 // part in garbage collection, and pickles as `cache_miss` itself, so that a
-// pickle loads where this file is not. `__wrapped__` is `cache_miss`.
+// pickle loads where this file is not. `__wrapped__` is `cache_miss`. Neither
+// it nor its type can be changed from Python.
 //
 // An exception that `cache_miss` raises is passed on untouched. Where the rule
 // fails, `StepAside` says whether the call raises or returns what `cache_miss`

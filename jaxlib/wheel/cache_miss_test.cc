@@ -18,6 +18,7 @@ limitations under the License.
 #include <Python.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <thread>  // NOLINT
 #include <vector>
 
@@ -41,7 +42,7 @@ nb::object Make(nb::object cache_miss, nb::object static_argnums,
 class CacheMissTest : public testing::Test {
  protected:
   CacheMissTest() {
-    GetStepAsideState().warned = false;
+    for (std::atomic<bool>& warned : GetStepAsideState().warned) warned = false;
     GetDispatchState().enabled = true;
     scope_.Set("make", nb::cpp_function(&Make));
     scope_.Run(kRecordLog);
@@ -167,7 +168,7 @@ results = [f(), f()]
   EXPECT_TRUE(scope_.Is("all(r is returned for r in results)"));
   EXPECT_EQ(scope_.Repr("records.messages"),
             "['Could not attach physical shardings to the outputs of a "
-            "dispatch (RuntimeError: fastpath_data.out_shardings has another "
+            "dispatch (ValueError: fastpath_data.out_shardings has another "
             "length than the outputs); doing as stock jaxlib does. This is "
             "said once; set JAXLIB_PJIT_STRICT=1 to raise the error "
             "instead.']");
@@ -263,6 +264,35 @@ except TypeError as e:
 )");
   EXPECT_EQ(scope_.Repr("error"),
             "\"cannot create 'jaxlib._pjit.CacheMiss' instances\"");
+}
+
+TEST_F(CacheMissTest, ItsTypeCannotBeChangedFromPython) {
+  scope_.Run(R"(
+try:
+  type(wrap(len)).__call__ = len
+  error = None
+except TypeError as e:
+  error = str(e)
+)");
+  EXPECT_EQ(scope_.Repr("error"),
+            "\"cannot set '__call__' attribute of immutable type "
+            "'jaxlib._pjit.CacheMiss'\"");
+}
+
+TEST_F(CacheMissTest, AnArgumentThatIsStaticElsewhereIsDynamicByItsPosition) {
+  scope_.Run("k = key(logical)\nresult = wrap(returns_key, (0,))(k, k)");
+  EXPECT_TRUE(scope_.Is("result[1].out_shardings[0] is logical"));
+}
+
+TEST_F(CacheMissTest, WhatItDecidedHoldsForLaterDispatches) {
+  scope_.Run(R"(
+other = NamedSharding(mesh, P('one'))
+f = wrap(returns_key)
+results = [f(key(logical)), f(key(other)), wrap(returns_key)(key(other))]
+)");
+  EXPECT_TRUE(
+      scope_.Is("[r[1].out_shardings[0] for r in results] == "
+                "[logical, logical, other]"));
 }
 
 TEST_F(CacheMissTest, IsCollectedInACycle) {

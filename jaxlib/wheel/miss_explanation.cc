@@ -21,6 +21,7 @@ limitations under the License.
 #include <cstddef>
 #include <utility>
 
+#include "jaxlib/lasting.h"
 #include "jaxlib/wheel/step_aside.h"
 #include "nanobind/nanobind.h"
 
@@ -29,27 +30,21 @@ namespace {
 
 namespace nb = nanobind;
 
-constexpr char kExplain[] = "explain a slow dispatch";
-
 std::atomic<int> explaining_requests{0};
 
 // The object that holds `jax_explain_cache_misses`, or null before JAX has made
 // it. JAX keeps it as long as the process lives.
-PyObject* JaxFlag() {
-  static std::atomic<PyObject*> flag{nullptr};
-  if (PyObject* found = flag.load(std::memory_order_acquire)) return found;
-  nb::object name = nb::steal(PyUnicode_FromString("jax._src.config"));
-  nb::object config =
-      name ? nb::steal(PyImport_GetModule(name.ptr())) : nb::object();
-  if (!config) {
-    PyErr_Clear();
-    return nullptr;
-  }
-  PyObject* found =
-      PyObject_GetAttrString(config.ptr(), "explain_cache_misses");
-  if (found == nullptr) PyErr_Clear();
-  flag.store(found, std::memory_order_release);
-  return found;
+nb::handle JaxFlag() {
+  return Lasting([]() -> nb::object {
+    nb::object name = nb::steal(PyUnicode_FromString("jax._src.config"));
+    nb::object config =
+        name ? nb::steal(PyImport_GetModule(name.ptr())) : nb::object();
+    nb::object flag = config ? nb::steal(PyObject_GetAttrString(
+                                   config.ptr(), "explain_cache_misses"))
+                             : nb::object();
+    if (!flag) PyErr_Clear();
+    return flag;
+  });
 }
 
 nb::object Explain(const char* function) {
@@ -60,9 +55,9 @@ nb::object Explain(const char* function) {
 
 bool IsExplaining() {
   if (explaining_requests.load(std::memory_order_relaxed) > 0) return true;
-  PyObject* flag = JaxFlag();
-  if (flag == nullptr) return false;
-  nb::object value = nb::steal(PyObject_GetAttrString(flag, "value"));
+  nb::handle flag = JaxFlag();
+  if (!flag) return false;
+  nb::object value = nb::steal(PyObject_GetAttrString(flag.ptr(), "value"));
   if (!value) PyErr_Clear();
   return value.ptr() == Py_True;
 }
@@ -91,7 +86,7 @@ bool MissExplanation::Begin(nb::handle cache_miss, PyObject* const* args,
   } catch (...) {
     SetPythonError();
   }
-  return StepAside(kExplain);
+  return StepAside(Part::kExplanation);
 }
 
 bool MissExplanation::End(nb::handle dispatched) {
@@ -104,7 +99,7 @@ bool MissExplanation::End(nb::handle dispatched) {
     Explain("end")(begun, dispatched ? nb::borrow(dispatched) : nb::none());
   } catch (...) {
     SetPythonError();
-    ended = StepAside(kExplain);
+    ended = StepAside(Part::kExplanation);
   }
   if (!ended) {
     Py_XDECREF(type);

@@ -18,6 +18,8 @@ limitations under the License.
 #include <Python.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+
 #include "jaxlib/testing/python_testing.h"
 #include "jaxlib/wheel/cache_miss.h"
 #include "jaxlib/wheel/step_aside.h"
@@ -38,7 +40,7 @@ nb::object Make(nb::object cache_miss) {
 class MissExplanationTest : public testing::Test {
  protected:
   MissExplanationTest() {
-    GetStepAsideState().warned = false;
+    for (std::atomic<bool>& warned : GetStepAsideState().warned) warned = false;
     scope_.Set("make", nb::cpp_function(&Make));
     scope_.Run(R"(
 import logging, sys

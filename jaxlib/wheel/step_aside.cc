@@ -17,10 +17,13 @@ limitations under the License.
 
 #include <Python.h>
 
+#include <array>
+#include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <new>
+#include <stdexcept>
 
 #include "nanobind/nanobind.h"
 
@@ -28,6 +31,12 @@ namespace jax {
 namespace {
 
 namespace nb = nanobind;
+
+constexpr std::array<const char*, kNumParts> kWhatFailed = {
+    "give a jitted function physical output shardings",
+    "attach physical shardings to the outputs of a dispatch",
+    "explain a slow dispatch",
+};
 
 // The first line of `str(error)`, or nothing if that raises: an exception of
 // the user's may say anything, at any length.
@@ -47,7 +56,7 @@ nb::object Summary(nb::handle error) {
 
 // Returns false, with the exception set, if the logger raised something that
 // is not an `Exception`.
-bool Warn(const char* what, nb::handle error) {
+bool Warn(Part part, nb::handle error) {
   nb::object summary = Summary(error);
   nb::object logging = nb::steal(PyImport_ImportModule("logging"));
   nb::object logger = logging
@@ -60,7 +69,8 @@ bool Warn(const char* what, nb::handle error) {
                 logger.ptr(), "warning", "sssOs",
                 "Could not %s (%s: %s); doing as stock jaxlib does. This is "
                 "said once; set %s to raise the error instead.",
-                what, Py_TYPE(error.ptr())->tp_name, summary.ptr(),
+                kWhatFailed[static_cast<size_t>(part)],
+                Py_TYPE(error.ptr())->tp_name, summary.ptr(),
                 "JAXLIB_PJIT_STRICT=1"))
           : nb::object();
   if (logged) return true;
@@ -79,13 +89,14 @@ StepAsideState& GetStepAsideState() {
   return state;
 }
 
-bool StepAside(const char* what) {
+bool StepAside(Part part) {
   StepAsideState& state = GetStepAsideState();
   if (state.strict || !PyErr_ExceptionMatches(PyExc_Exception)) return false;
   PyObject *type, *error, *traceback;
   PyErr_Fetch(&type, &error, &traceback);
   PyErr_NormalizeException(&type, &error, &traceback);
-  bool aside = state.warned.exchange(true) || Warn(what, error);
+  bool aside = state.warned[static_cast<size_t>(part)].exchange(true) ||
+               Warn(part, error);
   Py_XDECREF(type);
   Py_XDECREF(error);
   Py_XDECREF(traceback);
@@ -99,6 +110,8 @@ void SetPythonError() {
     e.restore();
   } catch (const std::bad_alloc&) {
     PyErr_NoMemory();
+  } catch (const std::invalid_argument& e) {
+    PyErr_SetString(PyExc_ValueError, e.what());
   } catch (const std::exception& e) {
     PyErr_SetString(PyExc_RuntimeError, e.what());
   }

@@ -18,11 +18,18 @@ limitations under the License.
 
 #include <Python.h>
 
+#include <array>
 #include <atomic>
+#include <cstddef>
 
 // What this wheel does when a part of it fails: what stock jaxlib would do.
 
 namespace jax {
+
+// The parts that can fail, each by itself: a warning of one says nothing of
+// another.
+enum class Part { kWrapping, kRule, kExplanation };
+inline constexpr size_t kNumParts = 3;
 
 // Any thread may read it, and write what is not const.
 struct StepAsideState {
@@ -30,20 +37,22 @@ struct StepAsideState {
 
   // Whether a failure raises. JAXLIB_PJIT_STRICT=1 turns it on.
   const bool strict;
-  // Whether a failure has been logged.
-  std::atomic<bool> warned{false};
+  // Whether a failure of each part has been logged.
+  std::array<std::atomic<bool>, kNumParts> warned = {};
 };
 
 StepAsideState& GetStepAsideState();
 
-// Takes the pending Python exception, logs the first of the process as a
-// warning on the logger `jaxlib.pjit`, and clears it. Leaves it pending and
-// returns false if it has to be raised: in strict mode, and if it is not an
-// `Exception`, like KeyboardInterrupt. `what` is what could not be done.
-bool StepAside(const char* what);
+// Takes the pending Python exception, logs the first of the process and `part`
+// as a warning on the logger `jaxlib.pjit`, and clears it. Leaves it pending
+// and returns false if it has to be raised: in strict mode, and if it is not an
+// `Exception`, like KeyboardInterrupt.
+bool StepAside(Part part);
 
-// Turns the C++ exception being handled into the pending Python exception. Call
-// it in a catch block only.
+// Turns the C++ exception being handled into the pending Python exception, of
+// the type that nanobind would raise: ValueError for std::invalid_argument,
+// MemoryError for std::bad_alloc, RuntimeError for any other. Call it in a
+// catch block only.
 void SetPythonError();
 
 // Whether an environment variable is set to just this value.
