@@ -31,9 +31,10 @@ from jax.sharding import PartitionSpec as P
 from jaxlib import _pjit
 
 from fed_back import bumped, fresh
-from reproduction import base_array, keys
+from reproduction import base_array
 
 CALLS = 6
+WORDS = {"threefry2x32": 2, "rbg": 4}  # of a key
 IMPLS = ("threefry2x32", "threefry2x32", "rbg")
 # What each dimension of a key array is split over. Few of them, so that keys of one placement meet.
 PLACEMENTS: tuple[tuple[Any, ...], ...] = (
@@ -59,7 +60,7 @@ class Key:
     trimmed: bool  # of the `None`s that say nothing
     route: str
     impl: str
-    bump: int  # what its data begins with
+    data_seed: int  # the seed of its data
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -76,7 +77,8 @@ class Key:
         return NamedSharding(mesh_of(self.mesh, self.kind), P(*axes))
 
     def data(self) -> np.ndarray:
-        return np.asarray(jax.random.key_data(keys(self.impl, self.shape))) + np.uint32(self.bump)
+        shape = (*self.shape, WORDS[self.impl])
+        return np.random.default_rng(self.data_seed).integers(1 << 32, size=shape, dtype=np.uint32)
 
 
 def mesh_of(shape: tuple[int, int], kind: AxisType) -> Mesh:
@@ -100,10 +102,12 @@ def by_callback(key: Key) -> jax.Array:
 
 
 def by_out_shardings(key: Key) -> jax.Array:
+    """By a function of its own: what a shared one returns depends on earlier programs."""
     data = key.data()
-    return jax.jit(
+    wrapping = jax.jit(
         lambda: jax.random.wrap_key_data(data, impl=key.impl), out_shardings=key.sharding()
-    )()
+    )
+    return wrapping()
 
 
 MAKERS: dict[str, Callable[[Key], jax.Array]] = {
