@@ -23,6 +23,7 @@ MODULES = {  # added: the name in the wheel, and the file in this repository
     "jaxlib/_fastpath_explain.py": "jaxlib/explanation/explain.py",
     "jaxlib/_fastpath_history.py": "jaxlib/explanation/history.py",
     "jaxlib/_fastpath_lineage.py": "jaxlib/explanation/lineage.py",
+    "jaxlib/_fastpath_locks.py": "jaxlib/explanation/locks.py",
     "jaxlib/_fastpath_nnx.py": "jaxlib/explanation/nnx.py",
     "jaxlib/_fastpath_origin.py": "jaxlib/explanation/origin.py",
     "jaxlib/_fastpath_pytest.py": "jaxlib/explanation/pytest_plugin.py",

@@ -19,12 +19,12 @@ Nothing here keeps an array or a function alive. May run in any thread.
 from __future__ import annotations
 
 import sys
-import threading
 import weakref
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from jaxlib import _fastpath_equinox as equinox
+from jaxlib import _fastpath_locks as locks
 from jaxlib import _fastpath_origin as origin
 from jaxlib import _fastpath_signature as signatures
 from jaxlib._fastpath_difference import Difference
@@ -35,7 +35,7 @@ KIND = "differs from what was compiled ahead of time"
 _UNSHARDED = "unsharded"
 _MAX_LOWERED = 16  # of one function
 
-_lock = threading.Lock()
+_lock = locks.new()
 
 
 class _Argument(NamedTuple):

@@ -35,6 +35,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Any
 
 from jaxlib import _fastpath_ahead as ahead
+from jaxlib import _fastpath_locks as locks
 from jaxlib import _fastpath_origin as origin
 from jaxlib import _pjit
 from jaxlib._fastpath_text import short_text
@@ -100,7 +101,7 @@ class Compilation:
 
 Listener = Callable[[Compilation], None]
 
-_lock = threading.Lock()
+_lock = locks.new()
 _listeners: list[Listener] = []  # protected by `_lock`; none is called under it
 _running = threading.local()
 

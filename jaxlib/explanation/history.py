@@ -27,6 +27,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from jaxlib import _fastpath_locks as locks
 from jaxlib._fastpath_difference import (
     CONFIG,
     GONE,
@@ -50,7 +51,7 @@ from jaxlib._fastpath_value import Value, numbers
 MAX_SIGNATURES = 64  # of one function
 _MAX_OUTPUTS = 4  # calls whose outputs are remembered
 
-lock = threading.RLock()
+lock = locks.free_after_fork(threading.RLock())
 _function_numbers = itertools.count(1)
 
 

@@ -24,17 +24,18 @@ from __future__ import annotations
 
 import functools
 import itertools
-import threading
 import types
 import weakref
 from typing import Any
+
+from jaxlib import _fastpath_locks as locks
 
 _MAX_MEMBERS = 64  # of one place that are told apart
 _MAX_PLACES = 4096
 _MAX_DEPTH = 4  # of functions in functions
 _PLAIN = (bool, int, float, complex, str, bytes)  # `==` runs no user's code
 
-_lock = threading.Lock()
+_lock = locks.new()
 _numbers = itertools.count(1)
 _members: dict[Any, list[tuple[weakref.ref, int]]] = {}
 

@@ -21,9 +21,10 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import threading
 from collections.abc import Hashable
 from typing import Any, NamedTuple
+
+from jaxlib import _fastpath_locks as locks
 
 JIT_ONCE = "if they are one, call jax.jit once, outside the loop"
 _ANEW = "jitted again: {} functions from one place"
@@ -208,7 +209,7 @@ class Report:
   """Adds up dispatches and compilations, of any thread, and keeps none."""
 
   def __init__(self) -> None:
-    self._lock = threading.Lock()
+    self._lock = locks.new()
     self._functions: dict[Hashable, _Function] = {}
     self._lines: dict[tuple[str, str], _Line] = collections.defaultdict(_Line)
 

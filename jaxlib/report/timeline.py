@@ -16,10 +16,10 @@
 from __future__ import annotations
 
 import heapq
-import threading
 import time
 from typing import Any, NamedTuple
 
+from jaxlib import _fastpath_locks as locks
 from jaxlib._fastpath_report_rows import line_of, said_of
 
 MAX_MARKS = 5000  # the longest are kept
@@ -44,7 +44,7 @@ class Timeline:
   """Notes marks as they come, in any thread, and keeps no dispatch."""
 
   def __init__(self) -> None:
-    self._lock = threading.Lock()
+    self._lock = locks.new()
     self._start = time.perf_counter()
     self._marks: list[Mark] = []  # a heap
     self._lane_numbers: dict[str, set[int]] = {}
