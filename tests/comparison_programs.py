@@ -185,7 +185,7 @@ def pad() -> None:
         physical = stock(aval, sharding)
         if not isinstance(physical, NamedSharding):
             return physical
-        rank = core.physical_aval(aval).ndim
+        rank = aval.ndim + core.physical_element_aval(aval.dtype).ndim
         parts = [*physical.spec.partitions, *[None] * (rank - len(physical.spec))]
         return physical.update(spec=physical.spec.update(partitions=parts))
 
