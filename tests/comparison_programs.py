@@ -179,17 +179,17 @@ def pad() -> None:
     """Has Python spell the physical sharding of a key at the full rank of its base array."""
     from jax._src import core, sharding_impls
 
-    stock = sharding_impls.physical_sharding
+    stock = sharding_impls.make_key_array_phys_sharding
 
     def padded(aval: Any, sharding: Any) -> Any:
         physical = stock(aval, sharding)
-        if not isinstance(physical, NamedSharding):
+        if physical is sharding or not isinstance(physical, NamedSharding):
             return physical
         rank = aval.ndim + core.physical_element_aval(aval.dtype).ndim
         parts = [*physical.spec.partitions, *[None] * (rank - len(physical.spec))]
         return physical.update(spec=physical.spec.update(partitions=parts))
 
-    sharding_impls.physical_sharding = padded
+    sharding_impls.make_key_array_phys_sharding = padded
 
 
 def results(groups: Sequence[str]) -> dict[str, tuple[Entries, Entries]]:
