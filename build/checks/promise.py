@@ -38,7 +38,7 @@ def promise(names: Sequence[str], programs: int, python: Interpreter) -> int:
             stock = products.fetched(step, each.version, each.python.target)
             ours = products.our_wheel(step, stock, each.python)
             inside = products.jax_environment(step, "test", ours, each.python, REQUIREMENTS)
-            # The wiring may change from call to call, which is promised since jax 0.11.
+            # The wiring may change from call to call: stock spells outputs alike since jax 0.11.
             kinds = ["steady", "changing"] if _spells_alike(each.version) else ["steady"]
             runs += [(each.version, kind, inside) for kind in kinds]
         tallies = in_parallel(lambda run: _tally(step, *run, programs), runs)
