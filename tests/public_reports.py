@@ -412,14 +412,14 @@ BEFORE = "place it before the loop as it is returned: "
 DTYPE_BEFORE = "start with a dtype of its own, before the loop: "
 REPORTS = (
     Report("google/flax/issues/5548", new_optimizer_each_epoch,
-           "opt.tx", "pytree structure", ONCE, "flax"),
+           "opt.tx", "pytree structure", ONCE, "flax.nnx"),
     Report("google/flax/issues/4329", activation_made_in_a_module,
-           "model.act", "pytree structure", ONCE, "flax"),
+           "model.act", "pytree structure", ONCE, "flax.nnx"),
     Report("patrick-kidger/equinox/issues/1062", counter_in_an_equinox_module,
            "source.step", "static argument", f"{ANEW}make it an array: jnp.asarray(1)", "equinox"),
     Report("pmelchior/scarlet2/issues/120", counter_in_an_nnx_module,
            "model.epoch", "pytree structure",
-           f"{ANEW}have it a leaf of the pytree, as an array: jnp.asarray(1)", "flax"),
+           f"{ANEW}have it a leaf of the pytree, as an array: jnp.asarray(1)", "flax.nnx"),
     Report("patrick-kidger/equinox/issues/686", function_jitted_in_an_equinox_module,
            "model.forward", "static argument", ONCE, "equinox"),
     Report("jax-ml/jax/issues/14183", partial_made_in_each_call,
