@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,3 +28,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "gpus(count): on how many GPUs the test runs")
+
+
+@pytest.fixture
+def flag() -> Iterator[None]:
+    """JAX's own flag, `jax_explain_cache_misses`, for one test."""
+    import jax  # not before the test's module has set the device count
+
+    jax.config.update("jax_explain_cache_misses", True)
+    yield
+    jax.config.update("jax_explain_cache_misses", False)

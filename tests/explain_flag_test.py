@@ -10,7 +10,6 @@ os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=4"
 import logging
 import re
 import unittest
-from collections.abc import Iterator
 
 import jax
 import pytest
@@ -18,19 +17,8 @@ from jax.sharding import PartitionSpec as P
 from jaxlib import _fastpath_history
 
 import interpreters
-from explaining import floats, fresh, place, told_lines
+from explaining import floats, fresh, place, records_of, told_lines
 from paths import ROOT
-
-
-@pytest.fixture
-def flag() -> Iterator[None]:
-    jax.config.update("jax_explain_cache_misses", True)
-    yield
-    jax.config.update("jax_explain_cache_misses", False)
-
-
-def records_of(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
-    return [record for record in caplog.records if record.name == "jaxlib.pjit"]
 
 
 def test_jaxs_own_flag_logs_one_warning_a_miss(

@@ -7,15 +7,13 @@ import os
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=4"
 
-import logging
-from collections.abc import Iterator
 
 import jax
 import jax.numpy as jnp
 import pytest
 from jax.sharding import PartitionSpec as P
 
-from explaining import explained, fixable, floats, place, told_lines, with_callback
+from explaining import explained, fixable, floats, place, records_of, told_lines, with_callback
 
 
 def test_a_function_with_a_callback_is_said_never_to_take_the_fastpath() -> None:
@@ -55,17 +53,6 @@ def test_an_uncommitted_array_on_several_devices_is_named() -> None:
         "an argument is an uncommitted array on several devices",
         "to fix it: commit it with jax.device_put(x, sharding)",
     ]
-
-
-@pytest.fixture
-def flag() -> Iterator[None]:
-    jax.config.update("jax_explain_cache_misses", True)
-    yield
-    jax.config.update("jax_explain_cache_misses", False)
-
-
-def records_of(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
-    return [record for record in caplog.records if record.name == "jaxlib.pjit"]
 
 
 def test_an_entry_that_a_call_that_raised_left_is_named_once(

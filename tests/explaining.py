@@ -7,6 +7,7 @@ import os
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=4"
 
+import logging
 import re
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import jax
 import jaxlib.pjit
 import numpy as np
+import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
@@ -28,6 +30,10 @@ def place(x: Any, spec: P) -> jax.Array:
 
 def floats(*shape: int) -> np.ndarray:
     return np.ones(shape, np.float32)
+
+
+def records_of(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
+    return [record for record in caplog.records if record.name == "jaxlib.pjit"]
 
 
 def told(misses: list[jaxlib.pjit.Dispatch]) -> list[list[str]]:
