@@ -66,7 +66,7 @@ def step_beside_many(state: Any) -> Any:
 
 STATES = (
     # What the state is, how it begins, what a step makes of it, cache entries after each call.
-    # One of several spellings is then that of all, which stock makes no later.
+    # Of several spellings none is taken: stock has a second entry by then, too.
     ("two spellings, each in its place", pair_of(SHORT, LONG), both_bumped, (1, 2, 2, 2, 2)),
     ("two spellings that change places", pair_of(SHORT, LONG), swapped, (1, 2, 2, 2, 2)),
     ("two outputs of one argument", pair_of(SHORT, LONG), doubled, (1, 2, 2, 2, 2)),

@@ -98,16 +98,17 @@ class Spellings {
            nb::cast<bool>(of_kind.attr("__contains__")(array.sharding));
   }
 
-  // The first that places `array` alike and is not its own, or null.
-  nb::object FirstOther(const BaseArray& array) const {
+  // The one other that places `array` alike. Null if there is none, or several.
+  nb::object OnlyOther(const BaseArray& array) const {
     nb::object of_kind = by_kind_.attr("get")(array.kind);
     if (of_kind.is_none()) return nb::object();
+    nb::object only;
     for (nb::handle sharding : of_kind) {
-      if (AreSpelledDifferently(sharding, array.sharding, array.ndim)) {
-        return nb::borrow(sharding);
-      }
+      if (!AreSpelledDifferently(sharding, array.sharding, array.ndim)) continue;
+      if (only) return nb::object();
+      only = nb::borrow(sharding);
     }
-    return nb::object();
+    return only;
   }
 
  private:
@@ -204,7 +205,7 @@ class Speller {
     if (!has_arguments_) arguments_ = SpellingsOf(args_, registry_);
     has_arguments_ = true;
     if (arguments_.Has(output) || kept_.Has(output)) return output.sharding;
-    nb::object other = arguments_.FirstOther(output);
+    nb::object other = arguments_.OnlyOther(output);
     return other ? other : output.sharding;
   }
 

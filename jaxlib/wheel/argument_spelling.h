@@ -36,8 +36,8 @@ namespace jax {
 // * If an extended argument of this call is placed alike and spelled `natural`,
 //   the output is left as it is. It may be that argument's successor, which
 //   stock jaxlib finds in its cache.
-// * Else it takes the spelling of the first argument that is placed alike, if
-//   there is one.
+// * Else it takes the spelling of the arguments that are placed alike, if they
+//   have just one. Which of several it would need cannot be known.
 // * What the first dispatch of a function has decided for a shape, dtype and
 //   `natural` sharding holds for all outputs and all later dispatches of it.
 //

@@ -131,13 +131,21 @@ dispatched = dispatch([key(named(None, None))] * 2, [named()] * 2)
   EXPECT_EQ(scope_.Repr("num_respelled"), "0");
 }
 
-TEST_F(ArgumentSpellingTest, TheFirstArgumentThatFitsIsTakenForAllOutputs) {
+TEST_F(ArgumentSpellingTest, TheOneSpellingOfArgumentsIsTakenForAllOutputs) {
   Apply_(R"(
-args = (key(named('a')), key(named(None)), key(named('one')))
+args = (key(named('a')), key(named(None)), key(named(None)))
 dispatched = dispatch([key(named(None, None)), key(named(None, None))],
                       [named(), named()])
 )");
-  EXPECT_TRUE(scope_.Is("table == [args[1].bases[0].sharding] * 2"));
+  EXPECT_TRUE(scope_.Is("table == [named(None)] * 2"));
+}
+
+TEST_F(ArgumentSpellingTest, OfSeveralSpellingsOfArgumentsNoneIsTaken) {
+  Apply_(R"(
+args = (key(named(None)), key(named('one')))
+dispatched = dispatch(key(named(None, None)), [named()])
+)");
+  EXPECT_TRUE(scope_.Is("table == [named(None, None)]"));
 }
 
 TEST_F(ArgumentSpellingTest, EachBaseArrayOfALeafIsSpelledByItself) {
