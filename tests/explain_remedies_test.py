@@ -451,8 +451,6 @@ def test_what_has_an_entry_of_its_own_misses_no_more_after_a_call_before_the_loo
 def test_a_mesh_that_is_entered_before_the_first_call_makes_no_miss() -> None:
     if not hasattr(jax, "set_mesh"):
         pytest.skip("this release has no jax.set_mesh")
-    if jax.__version_info__ >= (0, 11):
-        pytest.skip("since jax 0.11 a mesh that is entered is not told from a cleared cache")
 
     def program(is_before: bool) -> list[str]:
         jitted = jax.jit(lambda x: x)

@@ -15,7 +15,7 @@ import pytest
 
 from libraries import imported
 from paths import ROOT
-from public_reports import REPORTS, Report, mesh_entered_after_the_first_call
+from public_reports import REPORTS, Report
 
 NEEDED = {"layout": (0, 7), "jit configuration": (0, 8)}  # releases of jax
 
@@ -31,8 +31,6 @@ def test_a_report_is_explained_and_its_program_as_advised_has_no_miss(report: Re
     imported(report.needs)
     if jax.__version_info__ < NEEDED.get(report.cause, (0,)):
         pytest.skip("this release does it otherwise")
-    if report.program is mesh_entered_after_the_first_call and jax.__version_info__ >= (0, 11):
-        pytest.skip("since jax 0.11 a mesh that is entered is not told from a cleared cache")
 
     (miss, *_) = run(report, False)
     path = miss.differences[0].path if miss.differences else ""

@@ -270,17 +270,28 @@ def config_states() -> tuple[tuple[str, Any], ...]:
   Before 0.10 JAX does not say which those are, and they are all of them.
   """
   config = sys.modules["jax._src.config"]
+  # Since 0.11 not all of them are in `config`.
   states = {
-      f"jax_{name}" if f"jax_{name}" in config.config.values else name: state
-      for name, state in sorted(vars(config).items())
+      _config_name(variable, state): state
+      for name, module in tuple(sys.modules.items())
+      if name.startswith("jax._src.")
+      for variable, state in tuple(vars(module).items())
       if isinstance(state, config.config_ext.Config)
   }
-  ignored = {"jax_explain_cache_misses", "jax_log_compiles"}
-  wanted = states.keys() - ignored
+  wanted = states.keys() - {"jax_explain_cache_misses", "jax_log_compiles"}
   if hasattr(config.config_ext, "trace_context_names"):
-    names = {*config.config_ext.trace_context_names(), *_ONLY_OF_JIT}
-    wanted = {n for n in wanted if getattr(states[n], "name", n) in names}
+    wanted &= {*config.config_ext.trace_context_names(), *_ONLY_OF_JIT}
+  else:
+    wanted &= {_config_name(*each) for each in vars(config).items()}
   return tuple((name, states[name]) for name in sorted(wanted))
+
+
+def _config_name(variable: str, state: Any) -> str:
+  """What a value is called, which it does not say itself before 0.10."""
+  name = f"jax_{variable}"
+  if name not in sys.modules["jax._src.config"].config.values:
+    name = variable
+  return getattr(state, "name", name)
 
 
 def config_value(state: Any) -> Any:

@@ -104,7 +104,8 @@ class Spellings {
     if (of_kind.is_none()) return nb::object();
     nb::object only;
     for (nb::handle sharding : of_kind) {
-      if (!AreSpelledDifferently(sharding, array.sharding, array.ndim)) continue;
+      if (!AreSpelledDifferently(sharding, array.sharding, array.ndim))
+        continue;
       if (only) return nb::object();
       only = nb::borrow(sharding);
     }
