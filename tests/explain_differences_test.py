@@ -227,7 +227,7 @@ PROGRAMS = (
         "x (base array): sharding, same placement, spelled differently: "
         "was P('a', None), now P('a', None, None)",
         "to fix it: place it so in every call: "
-        "jax.device_put(x, NamedSharding(mesh, P('a',)))"]),
+        "jax.device_put(x, NamedSharding(mesh, P('a')), may_alias=False)"]),
     Program("jit configuration", {}, with_precision, ALL, [
         "jax_default_matmul_precision: jit configuration: was None, now float32",
         "to fix it: set it before the first call: "

@@ -21,6 +21,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from explaining import Call, explained, floats, place
+from fed_back import bumped
 from reproduction import keys, mesh_of, next_key
 
 
@@ -90,6 +91,10 @@ def run(loop: Loop, start: Any, step: Any) -> list[jaxlib.pjit.Dispatch]:
     return misses
 
 
+def key_on(spec: P) -> jax.Array:
+    return place(keys("threefry2x32", (4, 4)), spec)
+
+
 ONE_BY_FOUR = Mesh(mesh_of(4).devices.reshape(1, 4), ("a", "b"))
 CHANGED_BEFORE = (
     Loop("placed on the mesh", "sharding, different placement",
@@ -101,6 +106,10 @@ CHANGED_BEFORE = (
          lambda: jax.device_put(floats(4, 4), NamedSharding(ONE_BY_FOUR, P("a", "b"))),
          lambda x, w: x + w.sum(),
          jax.device_put(floats(4, 4), NamedSharding(ONE_BY_FOUR, P(None, "b")))),
+    Loop("a key, like a constant one", "sharding, same placement, spelled differently",
+         "place it before the loop as it is returned: "
+         "jax.device_put(x, NamedSharding(mesh, P('a', None)), may_alias=False)",
+         lambda: key_on(P("a")), lambda x, w: bumped(x), key_on(P("a", None))),
     Loop("committed", "committed or not",
          "commit it before the loop: jax.device_put(x, jax.devices()[0])",
          lambda: jnp.zeros((), jnp.float32), lambda x, w: x + w,

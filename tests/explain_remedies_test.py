@@ -75,6 +75,18 @@ def raw_key() -> jax.Array:
     return jax.random.wrap_key_data(place(np.zeros((4, 4, 2), np.uint32), P("a")))
 
 
+def raw_scalar_key() -> jax.Array:
+    return jax.random.wrap_key_data(place(np.zeros(2, np.uint32), P()))
+
+
+def scalar_key() -> jax.Array:
+    return place(keys("threefry2x32"), P())
+
+
+def key_on_device(index: int) -> Callable[[], jax.Array]:
+    return lambda: jax.device_put(keys("threefry2x32"), jax.devices()[index])
+
+
 def committed() -> jax.Array:
     return jax.device_put(floats(4), jax.devices()[0])
 
@@ -126,6 +138,14 @@ IN_EVERY_CALL = (
     Arguments("a key made of raw data first", "place it so in every call", raw_key, key_on(P("a"))),
     Arguments("a key made of raw data", "place it so in every call",
               key_on(P("a")), raw_key),
+    Arguments("a scalar key made of raw data first", "place it so in every call",
+              raw_scalar_key, scalar_key),
+    Arguments("a scalar key made of raw data", "place it so in every call",
+              scalar_key, raw_scalar_key),
+    Arguments("a key placed otherwise than one made of raw data", "place it as in the earlier call",
+              raw_scalar_key, key_on_device(1)),
+    Arguments("a key on another device", "place it as in the earlier call",
+              key_on_device(0), key_on_device(1)),
     Arguments("one device, then its mesh", "place it as in the earlier call",
               committed, lambda: on_one_device(P())),
     Arguments("a mesh, then its one device", "place it as in the earlier call",

@@ -141,6 +141,25 @@ def test_a_program_that_a_guess_made_worse_has_no_more_entries_than_stock(progra
     assert [max(pair) for pair in zip(ours, stock)] == stock
 
 
+@pytest.mark.parametrize(("anew", "entries"), [(False, [1, 2, 2, 2, 2]), (True, [1] * 5)])
+def test_keys_in_several_spellings_make_one_entry_if_all_are_placed_anew(
+    anew: bool, entries: list[int]
+) -> None:
+    """The limit of the README, and its remedy."""
+    sharding = placed_as(P("a"))
+    state = tuple(wrapped(spec, (4, 4))(IMPL) for spec in (P("a"), P("a", None)))
+    if anew:
+        state = tuple(jax.device_put(key, sharding, may_alias=False) for key in state)
+    f = fresh(lambda a, b: (bumped(a), bumped(b)))
+
+    found = []
+    for _ in range(5):
+        state = f(*state)
+        found.append(f._cache_size())
+
+    assert found == entries
+
+
 def test_a_key_of_raw_data_after_warm_up_is_late_unless_it_is_placed_as_the_first_was() -> None:
     """The limit of the README, and its remedy."""
     replicated = placed_as(P())

@@ -122,10 +122,18 @@ def placed(
     what, code, leaf = "place it so from the first call on", has, now
   if not code:
     return ""
-  is_returned = is_own and not is_steady
-  call = "jax.lax.with_sharding_constraint" if is_returned else "jax.device_put"
   mesh = _told_mesh(leaf.placement, was.placement, now.placement)
-  return f"{what}: {call}({name(path)}, {code}){mesh}"
+  if is_own and not is_steady:
+    constraint = f"jax.lax.with_sharding_constraint({name(path)}, {code})"
+    return f"{what}: {constraint}{mesh}"
+  return f"{what}: {_device_put(path, code)}{mesh}"
+
+
+def _device_put(path: Path, code: str) -> str:
+  # A key's own sharding does not say how its base array's is spelled. One that
+  # seems to be there already would be left as it is.
+  anew = ", may_alias=False" if path.is_base_array else ""
+  return f"jax.device_put({name(path)}, {code}{anew})"
 
 
 def _told_mesh(wanted: Placement, was: Placement, now: Placement) -> str:
@@ -145,12 +153,12 @@ def _code(path: Path, placement: Placement) -> str:
   if not path.is_base_array:
     return placement.code
   spec = placement.text
-  if not placement.code.startswith("NamedSharding") or "None" not in spec:
-    return ""
-  for end, shorter in ((", None)", ",)"), ("(None,)", "()")):
+  if not placement.mesh or spec == "P()":
+    return placement.code
+  for end, shorter in ((", None)", ")"), ("(None,)", "()")):
     if spec.endswith(end):
       logical = spec.removesuffix(end) + shorter
-      return placement.code.replace(spec, logical.replace(",,", ","))
+      return placement.code.replace(spec, logical)
   return ""
 
 
@@ -162,13 +170,11 @@ def spelled(
     return SWITCH_ON
   if not path.is_base_array:
     return placed(path, was, now, is_own, is_steady)
-  # A key whose base array is spelled too short says that it has the longer of
-  # two spellings, and is not placed again with that one.
+  if is_own and is_steady and (code := _code(path, now.placement)):
+    return f"place it before the loop as it is returned: {_device_put(path, code)}"
   codes = (_code(path, leaf.placement) for leaf in (was, now))
   code = min(filter(None, codes), key=len, default="")
-  return code and (
-      f"place it so in every call: jax.device_put({name(path)}, {code})"
-  )
+  return code and f"place it so in every call: {_device_put(path, code)}"
 
 
 def layout(path: Path, was: Leaf, now: Leaf, is_own: bool) -> str:
