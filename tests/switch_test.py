@@ -41,11 +41,14 @@ def switch() -> Iterator[None]:
     [
         ({}, True),
         ({"JAXLIB_PJIT_PHYSICAL_OUT_SHARDINGS": "1"}, True),
+        ({"JAXLIB_PJIT_PHYSICAL_OUT_SHARDINGS": ""}, True),
         ({"JAXLIB_PJIT_PHYSICAL_OUT_SHARDINGS": "0"}, False),
+        ({"JAXLIB_PJIT_PHYSICAL_OUT_SHARDINGS": "False"}, False),
+        ({"JAXLIB_PJIT_PHYSICAL_OUT_SHARDINGS": "off"}, False),
     ],
     ids=str,
 )
-def test_the_rule_is_on_unless_the_environment_says_0(settings: dict[str, str], on: bool) -> None:
+def test_the_rule_is_on_unless_the_environment_says_no(settings: dict[str, str], on: bool) -> None:
     now_on, _, entries = interpreters.answer(FED_BACK, settings=settings, devices=4)
 
     assert (now_on, entries) == (on, FIXED if on else STOCK)
@@ -57,15 +60,28 @@ def test_the_rule_is_on_unless_the_environment_says_0(settings: dict[str, str], 
         ({}, False),
         ({"JAXLIB_PJIT_STRICT": "0"}, False),
         ({"JAXLIB_PJIT_STRICT": "1"}, True),
+        ({"JAXLIB_PJIT_STRICT": "True"}, True),
     ],
     ids=str,
 )
-def test_the_mode_is_strict_where_the_environment_says_1(
+def test_the_mode_is_strict_where_the_environment_says_yes(
     settings: dict[str, str], strict: bool
 ) -> None:
     _, now_strict, entries = interpreters.answer(FED_BACK, settings=settings, devices=4)
 
     assert (now_strict, entries) == (strict, FIXED)
+
+
+def test_a_word_that_the_environment_cannot_mean_is_named_and_counts_as_not_set() -> None:
+    settings = {"JAXLIB_PJIT_PHYSICAL_OUT_SHARDINGS": "maybe", "JAXLIB_PJIT_STRICT": "2"}
+    program = "from jaxlib import _pjit; print(_pjit.physical_out_shardings(), _pjit.strict())"
+
+    done = interpreters.run(program, settings=settings)
+
+    assert (done.stdout, done.stderr.splitlines()) == ("True False\n", [
+        f"{name}={word}: this word is unknown, and counts as not set; use 1 or 0."
+        for name, word in settings.items()
+    ])  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -248,7 +248,7 @@ PyType_Spec spec = {
 }  // namespace
 
 DispatchState::DispatchState()
-    : enabled(!EnvironmentIs("JAXLIB_PJIT_PHYSICAL_OUT_SHARDINGS", "0")) {}
+    : enabled(EnvironmentFlag("JAXLIB_PJIT_PHYSICAL_OUT_SHARDINGS", true)) {}
 
 DispatchState& GetDispatchState() {
   static DispatchState state;

@@ -46,6 +46,10 @@ NB_MODULE(_pjit, m) {
   // no leak, and no user should read a report of one.
   nb::set_leak_warnings(false);
 
+  // Both read the environment, and may warn, which is for one thread to do.
+  GetDispatchState();
+  GetStepAsideState();
+
   m.doc() = "The pjit fastpath with physical output shardings.";
   m.attr("CacheMiss") = CacheMissType();
   m.def("install", &InstallPjit, nb::arg("module"),

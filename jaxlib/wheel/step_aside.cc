@@ -16,12 +16,14 @@ limitations under the License.
 #include "jaxlib/wheel/step_aside.h"
 
 #include <Python.h>
+#include <strings.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdlib>
-#include <cstring>
 #include <exception>
+#include <initializer_list>
 #include <new>
 #include <stdexcept>
 
@@ -54,15 +56,19 @@ nb::object Summary(nb::handle error) {
   return nb::steal(PyUnicode_FromString(""));
 }
 
+// The logger `jaxlib.pjit`, or null with the exception set.
+nb::object Logger() {
+  nb::object logging = nb::steal(PyImport_ImportModule("logging"));
+  return logging ? nb::steal(PyObject_CallMethod(logging.ptr(), "getLogger",
+                                                 "s", "jaxlib.pjit"))
+                 : nb::object();
+}
+
 // Returns false, with the exception set, if the logger raised something that
 // is not an `Exception`.
 bool Warn(Part part, nb::handle error) {
   nb::object summary = Summary(error);
-  nb::object logging = nb::steal(PyImport_ImportModule("logging"));
-  nb::object logger = logging
-                          ? nb::steal(PyObject_CallMethod(
-                                logging.ptr(), "getLogger", "s", "jaxlib.pjit"))
-                          : nb::object();
+  nb::object logger = Logger();
   nb::object logged =
       logger && summary
           ? nb::steal(PyObject_CallMethod(
@@ -79,10 +85,29 @@ bool Warn(Part part, nb::handle error) {
   return true;
 }
 
+void WarnOfUnknownWord(const char* name, const char* word) {
+  nb::object logger = Logger();
+  nb::object logged =
+      logger ? nb::steal(PyObject_CallMethod(
+                   logger.ptr(), "warning", "sss",
+                   "%s=%s: this word is unknown, and counts as not set; use "
+                   "1 or 0.",
+                   name, word))
+             : nb::object();
+  // A flag is read while jaxlib is imported, which nothing here may break.
+  if (!logged) PyErr_Clear();
+}
+
+bool IsOneOf(const char* word, std::initializer_list<const char*> words) {
+  return std::any_of(words.begin(), words.end(), [word](const char* each) {
+    return strcasecmp(word, each) == 0;
+  });
+}
+
 }  // namespace
 
 StepAsideState::StepAsideState()
-    : strict(EnvironmentIs("JAXLIB_PJIT_STRICT", "1")) {}
+    : strict(EnvironmentFlag("JAXLIB_PJIT_STRICT", false)) {}
 
 StepAsideState& GetStepAsideState() {
   static StepAsideState state;
@@ -117,9 +142,13 @@ void SetPythonError() {
   }
 }
 
-bool EnvironmentIs(const char* name, const char* value) {
-  const char* found = std::getenv(name);
-  return found != nullptr && std::strcmp(found, value) == 0;
+bool EnvironmentFlag(const char* name, bool otherwise) {
+  const char* word = std::getenv(name);
+  if (word == nullptr || *word == '\0') return otherwise;
+  if (IsOneOf(word, {"1", "true", "t", "on", "yes", "y"})) return true;
+  if (IsOneOf(word, {"0", "false", "f", "off", "no", "n"})) return false;
+  WarnOfUnknownWord(name, word);
+  return otherwise;
 }
 
 }  // namespace jax

@@ -55,8 +55,10 @@ bool StepAside(Part part);
 // catch block only.
 void SetPythonError();
 
-// Whether an environment variable is set to just this value.
-bool EnvironmentIs(const char* name, const char* value);
+// Whether a flag in the environment is on, in the words that JAX's flags take:
+// 1, true, t, on, yes, y, or 0, false, f, off, no, n, in any case. `otherwise`
+// if it is not set or empty; with a warning, as above, if it is another word.
+bool EnvironmentFlag(const char* name, bool otherwise);
 
 }  // namespace jax
 
