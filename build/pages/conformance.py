@@ -1,4 +1,4 @@
-"""docs/reliability.md: what JAX's own tests give on stock and on ours."""
+"""docs/reliability.md and docs/upstream_pr.md: what JAX's own tests give."""
 
 from __future__ import annotations
 
@@ -14,10 +14,27 @@ def tables() -> str:
     )
 
 
+def simulated() -> str:
+    """What they give with the comparison simulated, in a line."""
+    found = figures.kept("conformance-simulated-0.10.2")
+    if found is None:
+        return figures.not_run("python3 build/build.py conformance --simulate-comparison")
+    files, differ = found["measured"]["files"], found["exact"]["differ"]
+    (passed, failed, skipped), _ = _total(files)
+    said = f"of the tests in {len(files)} files, {passed:,} pass on stock, {failed} fail"
+    which = ", ".join(f"`{test}`" for test in differ) or "none"
+    return f"{said} and {skipped} are skipped; these differ: {which}"
+
+
+def _total(files: dict[str, list[list[int]]]) -> list[list[int]]:
+    """The counts of all files, for each side."""
+    return [[sum(counts) for counts in zip(*each)] for each in zip(*files.values())]
+
+
 def _table(of: figures.Figures) -> str:
     sides, differ = of["exact"]["sides"], of["exact"]["differ"]
     files = of["measured"]["files"]
-    total = [[sum(counts) for counts in zip(*each)] for each in zip(*files.values())]
+    total = _total(files)
     rows = [[name, *map(_cell, row), _differ(name, differ)] for name, row in files.items()]
     rows.append(["all", *map(_cell, total), str(len(differ))])
     tests = sum(total[0])
