@@ -111,7 +111,7 @@ def test_what_is_piped_is_plain_and_has_relative_paths(script: Path) -> None:
 
 
 def in_a_terminal(columns: int, script: Path) -> str:
-    """What the report shows in one that is so wide."""
+    """What the report shows on a terminal of that width."""
     controller, terminal = pty.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
     child = os.posix_spawn(

@@ -2,7 +2,7 @@
 
 Or on a stock jaxlib as it is and with upstream's comparison simulated.
 
-The files come from a checkout of JAX's that is here already; nothing in it is written to.
+The files come from a local checkout of JAX, which is not written to.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def test_files(checkout: Path, names: Sequence[str]) -> list[Path]:
     """The files of the tests with these names.
 
     Raises:
-      Refusal: the checkout has one of them not.
+      Refusal: the checkout lacks one of them.
     """
     folder = checkout.resolve() / "tests"
     if not folder.is_dir():

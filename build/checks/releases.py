@@ -16,13 +16,16 @@ from progress import Step, results, steps
 from refusal import Refusal
 from wheels import products, stock_wheel
 
-ALL = "all"  # the pinned ones and the newest
-OTHERS = "others"  # the same without the one that is tested by default
+ALL = "all"
+ENDS = "ends"  # the oldest and the newest
+BETWEEN = "between"  # those between the oldest and the one that is tested by default
 NEWEST = "newest"
-_PINNED = ("0.6.2", "0.7.2", "0.8.3", "0.9.2", "0.10.2")
+_OLDEST = "0.6.2"
+_BETWEEN = ("0.7.2", "0.8.3", "0.9.2")
 _SETS = {
-    ALL: (*_PINNED, NEWEST),
-    OTHERS: (*(each for each in _PINNED if each != JAXLIB), NEWEST),
+    ALL: (_OLDEST, *_BETWEEN, JAXLIB, NEWEST),
+    ENDS: (_OLDEST, NEWEST),
+    BETWEEN: _BETWEEN,
 }
 
 
@@ -60,8 +63,8 @@ def test_releases(
 
     Args:
       names: versions, to be tested on `python`; `newest`, the newest jax there is on the newest
-        Python found; `all`, which is both, as far as there is a newer Python; or `others`, which
-        is `all` without the release that is tested if none is named.
+        Python found; `all`, which is both, as far as there is a newer Python; or `ends` and
+        `between`, which are `all` without the release that is tested if none is named.
 
     Raises:
       Refusal: a wheel could not be had or made.
@@ -78,9 +81,9 @@ def test_releases(
 def once(wheels: Sequence[Wheels], names: Sequence[str]) -> Wheels | None:
     """The release that runs what needs to run only once: the default one, or else the first.
 
-    With `others` there is none, since `build.py test` has done that.
+    With `ends` and `between` there is none, since `build.py test` has done that.
     """
-    if OTHERS in names:
+    if {*names} <= {ENDS, BETWEEN}:
         return None
     by_version = {each.release.version: each for each in wheels}
     return by_version.get(JAXLIB, wheels[0])
@@ -97,8 +100,9 @@ def releases(
     wanted = [each for name in names for each in _SETS.get(name, (name,))]
     for name in wanted:
         if name != NEWEST and not stock_wheel.is_version(name):
+            sets = ", ".join(_SETS)
             raise Refusal(
-                f"--releases {name}: is not a version; give some such as 0.10.2, or all, or others"
+                f"--releases {name}: is not a version; give some such as 0.10.2, or {sets}"
             )
     found_releases, left_out = [], []
     for name in dict.fromkeys(wanted):

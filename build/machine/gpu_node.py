@@ -157,7 +157,7 @@ def rehearsal(device_kind: str) -> str:
 def _visible(gpus: Sequence[Gpu]) -> dict[str, int]:
     """The GPUs that CUDA_VISIBLE_DEVICES leaves: what to call each, and its place in the list.
 
-    As CUDA has it, a name that is no GPU's ends the list, and one that is there twice counts once.
+    As in CUDA, a name that is not a GPU's ends the list, and a repeated one counts once.
     """
     if "CUDA_VISIBLE_DEVICES" not in os.environ:
         return {str(gpu.index): place for place, gpu in enumerate(gpus)}

@@ -23,7 +23,7 @@ def told(
       fails: whether it may end with a status that is not 0.
 
     Raises:
-      Refusal: it did and may not, or there is no such program.
+      Refusal: it failed although it may not, or the program does not exist.
     """
     lines = []
     with (

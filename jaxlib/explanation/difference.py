@@ -102,7 +102,7 @@ class Meanings(NamedTuple):
   statics: Mapping[Any, tuple[str, Value]]  # paths, and values
   leaves: Mapping[int, Leaf]
   configs: tuple[str, ...]  # names
-  library: str = ""  # of the jitted function, if it is none of the user's
+  library: str = ""  # of the jitted function, if a library's
 
 
 class FedBack(NamedTuple):

@@ -92,8 +92,8 @@ def begin(
 ) -> _Begun | Operation | None:
   """Notes what a dispatch starts from. None if there is nothing to explain."""
   history = _history(cache_miss, args, kwargs)
-  # JAX's own functions, each operation outside jit among them, are called with
-  # whatever comes; their dispatches are nobody's misses.
+  # JAX's own functions, such as operations outside jit, are called with whatever
+  # comes, so their dispatches are not the user's misses.
   if origin.is_below(history.definition.package):
     is_traced = not sys.modules["jax._src.core"].trace_state_clean()
     return None if is_traced else Operation(cache_miss, args, kwargs)

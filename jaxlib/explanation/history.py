@@ -65,7 +65,7 @@ class History:
     self.definition: Definition | None = None
     self.lineage = 0
     self.parameters: Parameters | None = None
-    self.library = ""  # of the jitted function, if it is none of the user's
+    self.library = ""  # of the jitted function, if a library's
     # With what stands for the jitted function that each was dispatched by.
     self.signatures: dict[Signature, Any] = {}
     self.raised: dict[Signature, Any] = {}  # of calls that did
@@ -280,7 +280,7 @@ class History:
 def _add(
     signatures: dict[Signature, Any], signature: Signature, jitted: Any
 ) -> None:
-  """The newest come last, one that came again among them."""
+  """Newest last: one that comes again moves to the end."""
   signatures.pop(signature, None)
   signatures[signature] = jitted
   if len(signatures) > MAX_SIGNATURES:

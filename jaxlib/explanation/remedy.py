@@ -210,7 +210,7 @@ def value(
     path: of it.
     was: the earlier value, if there was one.
     now: the value now, if there is one.
-    library: the package of the jitted function, if it is none of the user's.
+    library: the package of the jitted function, if a library's.
   """
   if was is None or now is None:
     return f"pass {path} in every call"

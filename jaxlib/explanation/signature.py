@@ -230,7 +230,7 @@ _PYTHON_SCALARS = (bool, int, float, complex)
 def other_leaf(value: Any) -> Leaf | None:
   """What the fastpath compares of an argument that is not a jax Array.
 
-  None if it compares nothing, since the value is none that it takes.
+  None if jit does not take such a value.
   """
   for kind in _PYTHON_SCALARS:
     if isinstance(value, kind):

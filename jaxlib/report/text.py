@@ -34,7 +34,7 @@ _SPACE_IN_A_PATH = "\N{NO-BREAK SPACE}"
 
 
 def width_of(stream: TextIO) -> int | None:
-  """How wide a line of a terminal may be. None if it is none."""
+  """How wide a line may be. None if the output is not a terminal."""
   try:
     return os.get_terminal_size(stream.fileno()).columns
   except (OSError, ValueError):  # no terminal; no file at all
