@@ -19,7 +19,7 @@ _ROWS = ROOT / "docs" / "systems.json"
 _HEAD = """# Where the wheel was tried
 
 `build.py systems` writes this page from what it ran: each row is one command on one system, with
-the day and the commit. It is run by hand; `.ci/run` is on Debian 12, with CPython 3.11 and, for the newest release, 3.13.
+the day and the commit. It is run by hand; `.ci/run` is on Debian 12, with CPython 3.11 and 3.13.
 "Built there" means that the system's own Bazel and compiler made the wheel, "wheelhouse" that it is
 the portable one, built on another. "Built only" is just that: nothing has run it.
 
