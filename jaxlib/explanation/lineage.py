@@ -11,11 +11,11 @@
 # WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
 # See the License for the specific language governing permissions and
 # limitations under the License.
-"""Which functions of one name and place are one that is made again and again.
+"""Tells a function that is jitted again and again from functions that differ.
 
-A function made where another one was made continues that one's lineage if it is
-gone by then, as in `for ...: jax.jit(lambda x: x)(1)`, or if nothing tells the
-two apart. What a factory makes on purpose has a lineage each.
+A new function continues the lineage of an earlier one from the same line if the
+earlier one is gone, as in `for ...: jax.jit(lambda x: x)(1)`, or if the two do
+the same. Different functions that a factory makes have a lineage each.
 
 May run in any thread.
 """
@@ -30,7 +30,7 @@ from typing import Any
 
 from jaxlib import _fastpath_locks as locks
 
-_MAX_MEMBERS = 64  # of one place that are told apart
+_MAX_MEMBERS = 64  # functions of one place that are told apart
 _MAX_PLACES = 4096
 _MAX_DEPTH = 4  # of functions in functions
 _PLAIN = (bool, int, float, complex, str, bytes)  # `==` runs no user's code
@@ -45,7 +45,7 @@ def lineage_of(place: Any, owner: weakref.ref) -> int:
 
   Args:
     place: equal for functions of one name, place and way of jitting.
-    owner: to the function.
+    owner: a weak reference to the function.
   """
   function = owner()
   with _lock:
@@ -68,7 +68,7 @@ def lineage_of(place: Any, owner: weakref.ref) -> int:
 
 
 def _is_made_alike(a: Any, b: Any, depth: int = 0) -> bool:
-  """Whether nothing tells two functions apart but that they are two."""
+  """Whether two functions have the same code, defaults and closure."""
   if a is b or depth == _MAX_DEPTH:  # a closure may hold its own function
     return True
   if type(a) is not type(b):

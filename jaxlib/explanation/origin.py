@@ -11,13 +11,13 @@
 # WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
 # See the License for the specific language governing permissions and
 # limitations under the License.
-"""The user's own lines: where a function is defined, and where it was called.
+"""Finds the user's own lines: where a function is defined and where it is called.
 
-The user's own code is what is not JAX's, not Python's and not below a
+All code is the user's own unless it belongs to JAX or Python, or is in a
 `site-packages` folder. Functions here may run in any thread.
 
-Caution: attributes of the user's objects are read, so their code may run. No
-lock may be held.
+Caution: reading attributes of the user's objects may run their code, so do not
+hold a lock.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 OWN = ""  # the package of the user's own code
-_BELOW = "<below>"  # that of JAX's and of Python's
+_BELOW = "<below>"  # the package of JAX's and Python's code
 _OURS = str(Path(__file__).parent)
 _PACKAGE = re.compile(r"[/\\](?:site|dist)-packages[/\\]([^/\\]+)")
 
-# Packages that only pass calls on, between two frames of the user's own: they
-# start programs, or wrap functions. The call is the inner frame's.
+# Packages that only pass calls on: they start programs or wrap functions. If
+# the user's code is on both sides of one, the inner frame is the caller.
 _PASSING_ON = frozenset((
     "IPython",
     "_pytest",
@@ -59,8 +59,8 @@ _PASSING_ON = frozenset((
 ))
 
 _MAX_WRAPPERS = 20
-_MAX_SEARCHED = 300  # objects that are looked at for a function of the user's
-_MAX_ITEMS = 20  # of a container among them
+_MAX_SEARCHED = 300  # objects to search for a function of the user's
+_MAX_ITEMS = 20  # to search in one container
 
 
 class Caller(NamedTuple):
@@ -74,7 +74,7 @@ class Caller(NamedTuple):
 class Definition(NamedTuple):
   """Where a function is defined."""
 
-  line: str  # `file:line`, with the name where that of the jitted is another
+  line: str  # `file:line`, and the name if the jitted function has another
   package: str  # `OWN`, or the library's
 
 
@@ -94,7 +94,7 @@ _START = _working_directory()
 
 @functools.lru_cache(1 << 14)
 def shown(file: str) -> str:
-  """A file's path, as short as still leads to it."""
+  """The shortest form of a file's path that still leads to it."""
   library = _PACKAGE.search(file)
   if library is not None:
     return file[library.start(1) :]
@@ -103,7 +103,7 @@ def shown(file: str) -> str:
 
 @functools.lru_cache(1 << 14)
 def package_of(file: str) -> str:
-  """`OWN`, the name of the library that has a file, or that of none."""
+  """The library that a file belongs to: its name, `OWN`, or `_BELOW`."""
   if file.startswith("<@beartype"):
     return "beartype"
   if file.startswith(("<frozen ", _OURS)):
@@ -131,12 +131,12 @@ def _at(frame: types.FrameType) -> str:
 def caller() -> Caller:
   """Where the running call of JAX came from.
 
-  That is the outermost frame of the user's own from which a library, or JAX,
-  was called. Where all is libraries' code, it is the innermost frame of theirs.
+  This is the outermost frame of the user's code that called a library or JAX.
+  If no frame is the user's, it is the innermost frame of a library.
   """
   own = beside = fallback = site = None
   through: types.FrameType | None = None
-  is_left = True  # for a library, or JAX, since the last frame of the user's
+  is_left = True  # whether a library or JAX was called since the user's frame
   frame = sys._getframe(1)
   while frame is not None:
     package = package_of(frame.f_code.co_filename)
@@ -164,11 +164,12 @@ def definition_of(
 
   Args:
     fun: what was given to `jax.jit`.
-    static_arguments: of the call that goes on, since some libraries pass the
-      user's function so. They are looked at only where `fun` is a library's.
+    static_arguments: those of the running call, since some libraries pass the
+      user's function as one. They are searched only if `fun` is a library's.
 
   Returns:
-    It, and the user's function if another call of `fun` may have another one.
+    The definition, and the user's function if the next call of `fun` may have a
+    different one.
   """
   function = _unwrapped(fun)
   if function is None:
@@ -187,7 +188,7 @@ def definition_of(
 
 
 def library_of(fun: Any) -> str:
-  """The library that has the very function that was jitted, or `OWN`."""
+  """The library that the jitted function itself belongs to, or `OWN`."""
   function = _unwrapped(fun)
   return OWN if function is None else package_of(function.__code__.co_filename)
 
@@ -198,7 +199,7 @@ def _line(function: types.FunctionType) -> str:
 
 
 def name_of(fun: Any, jax_name: str) -> str:
-  """The name of what was jitted: JAX has none for a callable object."""
+  """The name of what was jitted. JAX has no name for a callable object."""
   if not jax_name.startswith("<unnamed"):
     return without_jit(jax_name)
   while type(fun) is functools.partial:
@@ -207,12 +208,12 @@ def name_of(fun: Any, jax_name: str) -> str:
 
 
 def without_jit(name: str) -> str:
-  """The name of a function by that of the module that JAX made of it."""
+  """A function's name, from the name of the module that JAX made for it."""
   return name.removesuffix(")").removeprefix("jit(").removeprefix("jit_")
 
 
 def _unwrapped(fun: Any) -> types.FunctionType | None:
-  """The Python function that is called in the end, as far as it can be told."""
+  """The Python function inside all wrappers, or None if it is not known."""
   for _ in range(_MAX_WRAPPERS):
     inner = _inner(fun)
     if inner is None:
@@ -234,10 +235,10 @@ def _inner(fun: Any) -> Any:
 
 
 def _wrapped_by_a_caller() -> types.FunctionType | None:
-  """The user's function behind a library's wrapper that is being called now.
+  """The user's function inside a library's wrapper that is being called.
 
-  Some libraries jit one function of their own for many of the user's. What they
-  were given is in the frames between the user's and JAX's.
+  Some libraries jit one function of their own for many of the user's. The frames
+  between the user's code and JAX then hold the user's function.
   """
   frame = sys._getframe(2)
   while frame is not None:
@@ -266,7 +267,7 @@ def _is_own(function: types.FunctionType) -> bool:
 
 
 def _found_in(roots: Iterable[Any]) -> types.FunctionType | None:
-  """The nearest function of the user's that objects lead to."""
+  """The first function of the user's that is reached from some objects."""
   waiting = collections.deque(roots)
   seen = {id(root): root for root in waiting}  # kept, so that each `id` is one's
   while waiting and len(seen) <= _MAX_SEARCHED:
@@ -281,7 +282,7 @@ def _found_in(roots: Iterable[Any]) -> types.FunctionType | None:
 
 
 def _parts(value: Any) -> Iterator[Any]:
-  """What a callable, an object or a container has that may be a function."""
+  """The parts of a callable, object or container that may be functions."""
   if isinstance(value, (tuple, list)):
     yield from value[:_MAX_ITEMS]
   elif type(value) is dict:

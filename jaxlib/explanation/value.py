@@ -11,11 +11,11 @@
 # WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
 # See the License for the specific language governing permissions and
 # limitations under the License.
-"""What tells a user's value from another: static arguments and metadata.
+"""Describes static arguments and pytree metadata, so that two can be compared.
 
-A value is described part by part, once, so that what differs can be named to
-the end when another one comes. No description keeps a value alive, and none is
-compared by its text.
+A value is described once, part by part, so that a later explanation can name the
+part that differs. A description keeps no value alive. Descriptions are not
+compared by their texts.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from jaxlib._fastpath_text import MAX_TEXT, short_text
 
 
 class Where(enum.Enum):
-  """What of a call a value is in."""
+  """The part of a call that a value is in."""
 
   STATIC = enum.auto()  # a static argument
   LEAF = enum.auto()  # of a pytree, though it is not an array
@@ -42,19 +42,19 @@ class Where(enum.Enum):
 
 
 class Value(NamedTuple):
-  """A value by value.
+  """The description of a value.
 
   Attributes:
     type: stands for the type.
-    type_name: as it is shown.
-    token: equal if two values are equal, as far as can be told.
-    shown: its text; empty where the parts make it.
-    parts: by label, which is what a path adds for it: ".epoch", "[0]".
-    is_by_identity: whether it is equal to nothing but itself.
-    is_opened: whether the parts decide what is equal, rather than the token.
-    where: what it is in.
-    file: where a function that is compared by identity is written.
-    type_file: where the type of one that is compared by identity is.
+    type_name: the type's name, as messages show it.
+    token: equal for equal values, as far as that is known.
+    shown: the value's text; empty if the text is made of the parts.
+    parts: descriptions by label, such as ".epoch" or "[0]", as paths write it.
+    is_by_identity: whether the value equals nothing but itself.
+    is_opened: whether equality depends on the parts and not on the token.
+    where: the part of a call that the value is in.
+    file: the file of a function that is compared by identity.
+    type_file: the file of the type of a value that is compared by identity.
   """
 
   type: Any
@@ -70,18 +70,18 @@ class Value(NamedTuple):
 
   @property
   def is_node(self) -> bool:
-    """Whether it is a container of a pytree, which has no text of its own."""
+    """Whether it is a pytree's container, which has no text of its own."""
     return isinstance(self.type, str) and self.token is None
 
   @property
   def text(self) -> str:
-    """In a line, `MAX_TEXT` long at most."""
+    """The text on one line, cut at `MAX_TEXT` characters."""
     text = self.shown or _text_of_parts(self)
     return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}..."
 
 
 class Numbers:
-  """Numbers that stand for objects. One that is gone has no number again."""
+  """Numbers that stand for objects. No number is given out twice."""
 
   def __init__(self) -> None:
     self._numbers: dict[int, tuple[weakref.ref, int]] = {}
@@ -114,17 +114,17 @@ def described(value: Any) -> Value:
 
 
 def leaf(kind: str, text: str) -> Value:
-  """What stands for a leaf of a pytree, whose own value is not compared."""
+  """The description of a pytree's leaf, whose value is not compared."""
   return Value(kind, text, kind, text, {})
 
 
 def tree(type_name: str, parts: Mapping[str, Value]) -> Value:
-  """What stands for a container: two of a type differ by their parts."""
+  """The description of a container, which is compared by its parts."""
   return Value(type_name, type_name, None, "", parts, is_opened=True)
 
 
-# How the values of a type are taken apart, by the name of the type: its parts,
-# or all of its description.
+# How to describe values of certain types, by the type's name: a function that
+# returns the parts, or one that returns the whole description.
 special_parts: dict[tuple[str, str], Callable[[Any], Mapping[str, Any]]] = {}
 special: dict[str, Callable[..., Value]] = {}
 
@@ -189,9 +189,9 @@ def _hash(value: Any) -> Any:
 
 
 def _parts(value: Any) -> tuple[Mapping[str, Any], bool] | None:
-  """The parts of a value, and whether they decide what is equal to it.
+  """The parts of a value, and whether equality depends on them alone.
 
-  None if it is not taken apart.
+  None if a value of this type has no parts.
   """
   kind = type(value)
   take_apart = special_parts.get((kind.__module__, kind.__name__))
@@ -242,7 +242,7 @@ def _has_generated_eq(kind: type) -> bool:
 
 
 def _text_of_parts(value: Value) -> str:
-  """As Python would write it, for a few parts."""
+  """The text of a value with a few parts, as Python would write it."""
   texts, length = [], 0
   for label, part in value.parts.items():
     text = part.text
@@ -263,6 +263,6 @@ def _text_of_parts(value: Value) -> str:
 
 
 def placed_in(value: Value, where: Where) -> Value:
-  """It and its parts, in another place."""
+  """The same description, of a value in another part of the call."""
   parts = {label: placed_in(part, where) for label, part in value.parts.items()}
   return value._replace(parts=parts, where=where)
