@@ -11,7 +11,7 @@
 # WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
 # See the License for the specific language governing permissions and
 # limitations under the License.
-"""What was lowered ahead of time, and how a call that compiles again differs.
+"""Remembers what was lowered ahead of time, to explain a call that compiles again.
 
 Nothing here keeps an array or a function alive. May run in any thread.
 """
@@ -39,12 +39,12 @@ _lock = locks.new()
 
 
 class _Argument(NamedTuple):
-  """What JAX compiles for, of one flattened argument."""
+  """What a compilation depends on in one flattened argument."""
 
   aval: str
   where: Any  # equal if the two are placed alike; None if unsharded
   sharding: str
-  struct: str  # what lowers for it
+  struct: str  # code to lower with
 
 
 _KIND_OF_LINE = "ahead of time"
@@ -72,7 +72,7 @@ def note(lower: Mapping[str, Any]) -> None:
 
 
 def definition_of(jax_name: str) -> origin.Definition:
-  """Where what was compiled ahead of time is defined, by JAX's name for it."""
+  """Where an ahead-of-time compiled function is defined, by JAX's name for it."""
   line = _lines.get(origin.without_jit(jax_name))
   text = _KIND_OF_LINE if line is None else f"{line}, {_KIND_OF_LINE}"
   return origin.Definition(text, origin.OWN)
@@ -83,7 +83,7 @@ def differences(
 ) -> tuple[Difference, ...]:
   """How a call that compiled differs from the closest that was lowered.
 
-  Empty where the function was not lowered ahead of time.
+  Empty if the function was not lowered ahead of time.
   """
   known = _lowered.get(id(fun))
   if known is None or known[0]() is not fun:

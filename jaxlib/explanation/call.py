@@ -11,7 +11,7 @@
 # WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
 # See the License for the specific language governing permissions and
 # limitations under the License.
-"""What the fastpath compares of a call, as its arguments have it."""
+"""Makes a signature, which is what the fastpath compares, from a call's arguments."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ def configs() -> tuple[tuple[str, ...], tuple[Any, ...]]:
 
 
 class NoSignature(Exception):
-  """The call has none, which is why it never takes the fastpath."""
+  """The call has no signature, and so never takes the fastpath."""
 
 
 class Uninteresting(Exception):
-  """The call is part of a trace, from which it has no fastpath."""
+  """The call is part of a trace, where there is no fastpath."""
 
 
 def _is_static(cache_miss: Any, index: int, count: int) -> bool:
@@ -87,10 +87,10 @@ def parameters_for(history: History, cache_miss: Any) -> Parameters:
 
 
 def leaf_numbers(history: History, leaves: list[Any]) -> list[int]:
-  """What is compared of flattened arguments, in numbers.
+  """Numbers that stand for what is compared of each flattened argument.
 
   Raises:
-    NoSignature, Uninteresting: there is one with nothing to compare.
+    NoSignature, Uninteresting: an argument has nothing to compare.
   """
   plain = array_type()
   known: dict[Any, int] = {}  # most leaves of a call are like another one
@@ -153,7 +153,7 @@ def signature_of(
   """The call's signature, and its flattened arguments.
 
   Raises:
-    NoSignature, Uninteresting: it has none.
+    NoSignature, Uninteresting: the call has no signature.
   """
   statics, leaves, treedefs = [], [], []
   names = parameters_for(history, cache_miss)
@@ -198,7 +198,7 @@ def structure_for(
 
 
 def _text(treedefs: list[tuple[str, Any]]) -> str:
-  """What the treedefs are printed as."""
+  """The text of the treedefs."""
   try:
     text = ", ".join(str(treedef) for _, treedef in treedefs)
   except Exception:  # a user's repr may raise

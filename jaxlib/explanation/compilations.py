@@ -11,10 +11,10 @@
 # WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
 # See the License for the specific language governing permissions and
 # limitations under the License.
-"""What JAX traced, lowered and compiled, for a slow dispatch or beside them.
+"""Counts what JAX traces, lowers and compiles, in a slow dispatch or outside one.
 
-JAX's monitoring events are counted for the dispatch that runs in their thread.
-Those of no dispatch are ahead of time, or of JAX's own operations outside jit;
+JAX's monitoring events count for the dispatch that runs in their thread. All
+others are of ahead-of-time compilations or of JAX's own operations outside jit:
 each is a `Compilation`, with the user's line. All of it may run in any thread.
 """
 
@@ -61,14 +61,14 @@ SAME = "nothing that this explanation compares differs from an earlier call"
 
 @dataclasses.dataclass(frozen=True)
 class Compilation:
-  """What JAX made for something that is not a jitted function of the user's.
+  """A compilation that was not made by calling a jitted function of the user's.
 
   Attributes:
     function: the name of the function, or of JAX's operation.
     kind: `AHEAD_OF_TIME`, `OPERATION` or `OTHER`.
-    called_from: `file:line (function)`, the user's frame and not JAX's.
-    through: that of the library that the user's frame called; empty if none.
-    seconds: what it took, for an operation with the run.
+    called_from: `file:line (function)` of the user's frame.
+    through: the same of the library that the user's frame called, or empty.
+    seconds: how long it took; for an operation, including its run.
     traced, lowered, compiled: how often.
     reason: why an operation was made again at this line; None at the first.
     advice: what to do about it, if that can be said.
@@ -107,7 +107,7 @@ _running = threading.local()
 
 
 def add_listener(listener: Listener) -> None:
-  """Has a function told of each compilation that is no dispatch's."""
+  """Calls `listener` with each compilation outside of a dispatch."""
   with _lock:
     _listeners.append(listener)
   if _MONITORING in sys.modules:
@@ -117,7 +117,7 @@ def add_listener(listener: Listener) -> None:
 
 
 def remove_listener(listener: Listener) -> None:
-  """Takes back one `add_listener`."""
+  """Undoes one `add_listener`."""
   with _lock:
     _listeners.remove(listener)
 
@@ -130,10 +130,10 @@ def _tell(compilation: Compilation) -> None:
 
 
 class _WhenImported(importlib.abc.MetaPathFinder):
-  """Listens to JAX from its import on, which must not be brought forward.
+  """Starts to listen when the program imports JAX, which we must not do early.
 
-  What a program compiles ahead of time needs no dispatch, which would be the
-  next time to begin.
+  The first dispatch would be too late: a program may compile ahead of time
+  before it.
   """
 
   def find_spec(
@@ -155,7 +155,7 @@ class _WhenImported(importlib.abc.MetaPathFinder):
 
 
 def listen_to_jax() -> None:
-  """Has JAX's events counted from now on, also if they are already."""
+  """Starts to count JAX's events, unless they are counted already."""
   _listen_to(sys.modules[_MONITORING])
 
 
@@ -166,7 +166,7 @@ def _listen_to(monitoring: types.ModuleType) -> None:
 
 
 def _outlive_clearing(monitoring: types.ModuleType) -> None:
-  """Has `clear_event_listeners` leave ours while somebody listens to it."""
+  """Makes `clear_event_listeners` keep our listener while it is needed."""
   clear = monitoring.clear_event_listeners
   if hasattr(clear, "_leaves_ours"):
     return
@@ -185,7 +185,7 @@ def _outlive_clearing(monitoring: types.ModuleType) -> None:
 
 
 def begin() -> dict[str, int]:
-  """Has the events of this thread counted until `end`: for one dispatch."""
+  """Counts the events of this thread until `end`, for one dispatch."""
   listen_to_jax()
   counts = {TRACED: 0, LOWERED: 0, COMPILED: 0}
   if not hasattr(_running, "counts"):
@@ -238,7 +238,7 @@ def _tell_of_phase(what: str, seconds: float, jax_name: str) -> None:
 def _beside_dispatches(
     what: str,
 ) -> tuple[str | None, Mapping[str, Any] | None]:
-  """The kind of what JAX does in this thread, and the locals of `lower`."""
+  """What kind of compilation runs in this thread, and the locals of `lower`."""
   stages = sys.modules["jax._src.stages"].__file__
   is_ahead = False
   frame = sys._getframe(1)
@@ -274,7 +274,7 @@ class Operation:
     self._start = time.perf_counter()
 
   def end(self) -> None:
-    """Tells of the compilation, if there was one. Once only."""
+    """Tells the listeners of the compilation, if there was one. Call it once."""
     seconds = time.perf_counter() - self._start
     end()
     if not self._counts[COMPILED] or not _listeners:
@@ -337,7 +337,7 @@ def _calls_at(name: str, line: str, fun: Any) -> list[dict[str, str]]:
 
 
 def _parameters(fun: Any) -> Mapping[str, Any]:
-  """Of an operation. JAX makes a function of its own for each set of them."""
+  """An operation's parameters. JAX makes a function for each set of them."""
   fun = inspect.unwrap(fun)
   cells = getattr(fun, "__closure__", None) or ()
   names = fun.__code__.co_freevars if cells else ()
@@ -350,7 +350,7 @@ _A_FUNCTION = "a function: "
 
 
 def _dynamic(value: Any) -> str:
-  """What is compiled for, of an argument."""
+  """The text of what a compilation depends on in an argument."""
   if hasattr(value, "aval"):
     weak = " weakly typed" if value.aval.weak_type else ""
     is_committed = getattr(value, "_committed", False)
@@ -362,7 +362,7 @@ def _dynamic(value: Any) -> str:
 
 
 def _text(value: Any) -> str:
-  """Of a parameter."""
+  """The text of a parameter."""
   info = getattr(getattr(value, "jaxpr", value), "debug_info", None)
   if info is not None:
     return f"{_A_FUNCTION}{_short(info.func_src_info)}"

@@ -11,7 +11,7 @@
 # WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
 # See the License for the specific language governing permissions and
 # limitations under the License.
-"""One slow dispatch, and what is said of it."""
+"""A slow dispatch, with its explanation."""
 
 from __future__ import annotations
 
@@ -46,16 +46,16 @@ class Dispatch:
 
   Attributes:
     function: the name of the jitted function.
-    function_number: tells jitted functions of one name and place apart.
+    function_number: differs between jitted functions of one name and place.
     defined_at: `file:line`, or `ahead of time`.
-    called_from: `file:line (function)`, the user's frame and not JAX's.
-    through: that of the library that the user's frame called; empty if none.
+    called_from: `file:line (function)` of the user's frame.
+    through: the same of the library that the user's frame called, or empty.
     lineage: tells functions apart, but not those of one place that are made one
       after the other, each when the one before is gone.
-    seconds: from the call of Python to its return.
+    seconds: how long JAX's Python ran.
     traced, lowered, compiled: how often, by JAX's monitoring events.
     entry: which of the function's signatures this is, from 1.
-    is_first: whether none of the function had ended before; no miss then.
+    is_first: whether it is the function's first, which is no miss.
     differences: from the closest earlier signature, if that is what it missed
       for.
     reason: why the function never takes the fastpath, if that is why.

@@ -1,8 +1,8 @@
-"""How Equinox passes a user's arguments on, so that the user's own names show.
+"""Finds the user's names for what Equinox passes to `jax.jit`.
 
-`equinox.filter_jit` hands a function of its own to `jax.jit`, whose arguments
-are the arrays of the user's, and one static argument: the rest of them. Nothing
-is imported. Where a release does it otherwise, its own paths are shown.
+`equinox.filter_jit` jits a function of its own. It passes the user's arrays, and
+all else of the user's arguments as one static argument. Nothing is imported. If
+a release works differently, Equinox's own paths are shown.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _parameters(static: Any) -> Parameters:
 
 
 def renamed_leaves(function: Any, args: tuple[Any, ...]) -> dict[str, str]:
-  """The user's paths, by the paths in what is passed to `jax.jit`."""
+  """The user's path for each path in what is passed to `jax.jit`."""
   if len(args) != 3 or not _is_ours(function, args[2]):
     return {}
   names, own = _parameters(args[2]), parameters_of(function)
@@ -64,7 +64,7 @@ def _user_path(path: str, names: Parameters) -> str:
 
 
 def described_static(function: Any, name: str, value: Any) -> tuple[str, Value]:
-  """A static argument under its name, or what it holds under the user's."""
+  """A static argument and its name, or what it holds, under the user's name."""
   if not _is_ours(function, value):
     return name, described(value)
   names = _parameters(value)

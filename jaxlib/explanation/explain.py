@@ -11,7 +11,7 @@
 # WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
 # See the License for the specific language governing permissions and
 # limitations under the License.
-"""Explains slow dispatches: what of a call differs from the calls before it.
+"""Explains slow dispatches: how a call differs from the calls before it.
 
 `miss_explanation.cc` calls `begin` before a slow dispatch and `end` after it,
 while explaining is on. All of it may run in any thread.
@@ -48,7 +48,7 @@ logger = logging.getLogger("jaxlib.pjit")
 
 
 class _Begun(NamedTuple):
-  """A dispatch that goes on."""
+  """A dispatch that is running."""
 
   cache_miss: Any
   args: tuple[Any, ...]
@@ -90,7 +90,7 @@ def _history(
 def begin(
     cache_miss: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> _Begun | Operation | None:
-  """Notes what a dispatch starts from. None if there is nothing to explain."""
+  """Notes the start of a dispatch. None if there is nothing to explain."""
   history = _history(cache_miss, args, kwargs)
   # JAX's own functions, such as operations outside jit, are called with whatever
   # comes, so their dispatches are not the user's misses.
@@ -133,7 +133,7 @@ def begin(
 
 
 def end(begun: _Begun | Operation | None, dispatched: Any) -> None:
-  """Tells those who listen what the dispatch was, unless it raised."""
+  """Tells the listeners of the dispatch, unless it raised."""
   if begun is None:
     return
   if type(begun) is Operation:
@@ -174,14 +174,14 @@ def end(begun: _Begun | Operation | None, dispatched: Any) -> None:
 
 
 def _unlike_ahead(begun: _Begun) -> tuple[Difference, ...]:
-  """How a first call that compiled differs from what was compiled for it."""
+  """How a first call that compiled differs from the ahead-of-time compilation."""
   if not begun.is_first or not begun.events[compilations.COMPILED]:
     return ()
   return ahead.differences(begun.cache_miss.fun, begun.args, begun.kwargs)
 
 
 def _raised_before(begun: _Begun) -> bool:
-  """Whether jaxlib has an entry that a call which raised left unfilled."""
+  """Whether a call that raised left an entry of jaxlib's unfilled."""
   history, signature = begun.history, begun.signature
   # The call after it is traced, since it was not to its end, and so is the one
   # after a cleared cache.
@@ -268,8 +268,8 @@ def _name(cache_miss: Any) -> str:
 def _log(dispatch: Dispatch) -> None:
   """Logs a miss while JAX's flag is on.
 
-  JAX warns of a call that was traced by itself, and its tests count the
-  warnings. So ours is no warning then, but shown wherever warnings are.
+  JAX itself warns of a call that was traced, and its tests count the warnings.
+  So ours has the level INFO then, but is shown wherever warnings are.
   """
   flag = sys.modules["jax._src.config"].explain_cache_misses
   if not flag.value or not logger.isEnabledFor(logging.WARNING):
@@ -290,7 +290,7 @@ _to_stderr = logging._StderrHandler(logging.INFO)  # as where nothing is set up
 
 
 def _reason(begun: _Begun, dispatched: Any) -> str:
-  """Why JAX gave no fastpath data, as far as it can be told."""
+  """Why JAX gave no fastpath data, as far as that is known."""
   if len(dispatched) > 2 and dispatched[2]:
     return dispatches.PROFILE_GUIDED
   leaves = begun.cache_miss.registry.flatten(dispatched[0])[0]
@@ -306,7 +306,7 @@ def _reason(begun: _Begun, dispatched: Any) -> str:
 
 
 def _effects(begun: _Begun) -> Any:
-  """The effects of the function's jaxpr, which JAX has in its cache."""
+  """The effects of the function's jaxpr, from JAX's cache."""
   inner = inspect.unwrap(begun.cache_miss.__wrapped__)
   info = inspect.getclosurevars(inner).nonlocals
   pjit = sys.modules["jax._src.pjit"]
@@ -317,7 +317,7 @@ def _effects(begun: _Begun) -> Any:
 
 
 def add_listener(listener: Callable[[Dispatch], None]) -> None:
-  """Has a function told of each slow dispatch, in the thread that made it."""
+  """Calls `listener` with each slow dispatch, in the thread that made it."""
   with lock:
     _listeners.append(listener)
 

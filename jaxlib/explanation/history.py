@@ -11,11 +11,10 @@
 # WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
 # See the License for the specific language governing permissions and
 # limitations under the License.
-"""The signatures that each function was dispatched with, as far as remembered.
+"""Remembers the signatures that each function was dispatched with.
 
-By value, the last `MAX_SIGNATURES` of a function. All of it may run in any
-thread. No code of the user's runs under the lock: not a flatten, a hash or a
-repr.
+The last `MAX_SIGNATURES` of a function are kept, by value. All of it may run in
+any thread. No code of the user's runs under the lock: no flatten, hash or repr.
 """
 
 from __future__ import annotations
@@ -101,14 +100,14 @@ class History:
     return self.seen - self._twins - len(self.signatures)
 
   def begin(self, slow_dispatches: int) -> bool:
-    """Has nothing forgotten until `end` or `give_up`.
+    """Keeps everything until `end` or `give_up`.
 
     Args:
-      slow_dispatches: how many the function, or the wrapper that it shares with
-        others, has had, explained or not.
+      slow_dispatches: how many slow dispatches the function, or the wrapper that
+        it shares with others, has had, whether explained or not.
 
     Returns:
-      Whether none has ended before.
+      Whether this is the function's first slow dispatch.
     """
     with lock:
       # Of a wrapper's calls, those before the first that was noted may have
@@ -127,7 +126,7 @@ class History:
     Args:
       signature: the dispatch's.
       jitted: the jitted function's `CacheMiss`.
-      is_new: whether it is new though a signature is equal to it.
+      is_new: whether it is new although an equal signature is known.
     """
     with lock:
       self._ended += 1
@@ -139,19 +138,19 @@ class History:
       self._settle()
 
   def is_jitted_anew(self, signature: Signature, jitted: Any) -> bool:
-    """Whether another jitted function had a signature before this one has."""
+    """Whether another jitted function had this signature before."""
     known = self.signatures.get(signature)
     return known is not None and known != numbers.of(jitted)
 
   def note_outputs(self, outputs: list[Any]) -> None:
-    """Remembers what a dispatch returned, and keeps none of it alive."""
+    """Remembers what a dispatch returned, without keeping it alive."""
     try:
       self._outputs.append(list(map(weakref.ref, outputs)))
     except TypeError:  # not all are arrays
       return
 
   def own_outputs(self) -> dict[int, int]:
-    """The index of each output that lives, by its `id`."""
+    """The index of each output that is still alive, by its `id`."""
     outputs = (enumerate(refs) for refs in tuple(self._outputs))
     pairs = itertools.chain.from_iterable(outputs)
     return {
@@ -159,14 +158,14 @@ class History:
     }
 
   def give_up(self, raised: Signature | None = None) -> None:
-    """For a dispatch that raised, or is no call of its own."""
+    """Ends a dispatch that raised or is part of another call."""
     with lock:
       if raised is not None:
         _add(self.raised, raised, None)
       self._settle()
 
   def number_of(self, key: Any, leaf: Callable[[], Leaf]) -> int:
-    """The number of the leaf that `leaf` makes, and `key` stands for."""
+    """The number of the leaf with this key; `leaf` makes it if it is new."""
     number = self._numbers.get(key)
     if number is None:
       made = leaf()
@@ -178,14 +177,14 @@ class History:
   def note_static(
       self, key: Any, described: Callable[[], tuple[str, Value]]
   ) -> None:
-    """Has what is described, once, stand behind `key`."""
+    """Keeps the description of a static argument under `key`."""
     if key not in self._statics:
       made = described()
       with lock:
         self._statics[key] = made
 
   def note_structure(self, key: Any, make: Callable[[], Structure]) -> None:
-    """Has what `make` makes, which is asked for once, stand behind `key`."""
+    """Keeps the structure that `make` makes under `key`."""
     if key not in self._structures:
       made = make()
       with lock:
@@ -231,7 +230,7 @@ class History:
     return others or found or (whole_call(NOT_TOLD),)
 
   def may_collide(self, signature: Signature) -> bool:
-    """Whether an unequal call may have this signature."""
+    """Whether two unequal calls may both have this signature."""
     return self._structures[signature.structure].may_collide or not all(
         is_exact(key) for *_, key in signature.statics
     )
@@ -242,7 +241,7 @@ class History:
       structure: Structure,
       statics: dict[Any, tuple[str, Value]],
   ) -> Iterator[Difference]:
-    """What tells a call from one whose parts have the same hashes."""
+    """The differences from an earlier call whose parts have the same hashes."""
     for key, described in statics.items():
       yield from static_value_differences(
           self._statics[key], described, is_strict=True
@@ -260,7 +259,7 @@ class History:
     return len(self._leaves) + len(self._statics) + paths
 
   def _forget(self) -> None:
-    """Drops what no signature has, of calls that have none too."""
+    """Drops what belongs to no signature that is kept."""
     kept = (*self.signatures, *self.raised)
     structures = {signature.structure for signature in kept}
     statics = {key for signature in kept for *_, key in signature.statics}

@@ -11,7 +11,7 @@
 # WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
 # See the License for the specific language governing permissions and
 # limitations under the License.
-"""Locks that a forked process finds free, whichever thread held them."""
+"""Locks that are free in a forked process, whichever thread held them."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from typing import Any
 
 
 def free_after_fork(lock: Any) -> Any:
-  """Returns `lock`, which the process then keeps, of `threading`'s own types.
+  """Returns `lock`, one of `threading`'s, and keeps it for the whole process.
 
-  Only the thread that forks goes on in the child. A lock that another one held
-  would never be released there, and a slow dispatch would wait for it for good.
+  Only the thread that forks runs on in the child. A lock that another thread
+  held would never be released there, and a slow dispatch would wait forever.
   """
   os.register_at_fork(after_in_child=lock._at_fork_reinit)
   return lock

@@ -1,6 +1,6 @@
-"""How Flax NNX passes a user's modules on, under names that the user has.
+"""Finds the user's names in the modules that Flax NNX passes to `jax.jit`.
 
-Nothing is imported. Where a release does it otherwise, its own paths are shown.
+Nothing is imported. If a release works differently, Flax's own paths are shown.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from jaxlib._fastpath_value import Value
 
 
 def _graph_parts(graph: Any) -> dict[str, Any]:
-  """The attributes of an NNX graph, under the names that its user gave them."""
+  """The attributes of an NNX graph, by the names that the user gave them."""
   nodes, attributes = iter(graph.nodes), iter(graph.attributes)
   parts: dict[str, Any] = {}
 
@@ -57,7 +57,7 @@ _NNX_KEY = re.compile(r"\['([^\W\d]\w*)'\]")
 
 
 def is_split_module(kind: type) -> bool:
-  """Whether the nodes of a type stand for a module: a graph, and states."""
+  """Whether a type of node stands for a module: a graph, and states."""
   return kind.__name__ == "NodeStates"
 
 
@@ -69,7 +69,7 @@ def user_path(text: str, argument: Any) -> str:
 
 
 def user_parts(parts: Mapping[str, Value]) -> dict[str, Value]:
-  """The parts of a module, its attributes under the names that the user has."""
+  """The parts of a module, with the user's names for its attributes."""
   found = dict(parts)
   for label, part in parts.items():
     if part.type_name == "GraphDef":

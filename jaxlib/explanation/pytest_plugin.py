@@ -16,11 +16,11 @@
   @pytest.mark.no_fastpath_misses
   def test_training(): ...
 
-A test that has either fails if a call in it misses the fastpath, with the
-explanations. For all others nothing is done, and nothing is imported.
+A test with either of them fails if a call in it misses the fastpath, and shows
+the explanations. For all other tests nothing is done or imported.
 
 Caution: pytest loads this in every run beside this jaxlib. It must stay cheap,
-and must not import JAX, whose settings the tests may have yet to make.
+and must not import JAX, since tests may change JAX's settings before that.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _NAME = "no_fastpath_misses"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-  """Has pytest know the marker, also where it is strict."""
+  """Registers the marker, which strict pytest asks for."""
   config.addinivalue_line(
       "markers",
       f"{_NAME}: fail if a call of a jitted function misses JAX's fastpath",

@@ -11,7 +11,7 @@
 # WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
 # See the License for the specific language governing permissions and
 # limitations under the License.
-"""The pytree structure of a call's arguments: its leaves' paths, metadata."""
+"""The pytree structure of a call's arguments: paths of leaves, and metadata."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ class Structure(NamedTuple):
 
   paths: tuple[Path, ...]  # of the leaves
   arguments: Mapping[str, Value]  # by name
-  text: str  # for what the rest does not tell apart
-  may_collide: bool  # whether another one may have its key
+  text: str  # compared where all else is equal
+  may_collide: bool  # whether another structure may have the same key
 
   def distance(self, other: Structure) -> int:
-    """In how many leaves the two differ."""
+    """How many leaves differ between the two."""
     return len({*self.paths} ^ {*other.paths})
 
 
@@ -63,7 +63,7 @@ class Parameters(NamedTuple):
   rest: str  # the name of `*args`; empty if there is none
 
   def name(self, index: int) -> str:
-    """The argument's name, as the function's own text has it."""
+    """The argument's name, as the function's signature has it."""
     if index < len(self.positional):
       return self.positional[index]
     return f"{self.rest or 'args'}[{index - self._before_rest}]"
@@ -139,7 +139,7 @@ def _argument(registry: Any, name: str, value: Any) -> tuple[list[Path], Value]:
 
 
 def _flat(value: Any) -> tuple[list[list[str]], list[Any], Any]:
-  """The keys on the way to each leaf, the leaves, None too, and the treedef."""
+  """The path to each leaf as keys, the leaves, and the treedef. None is a leaf."""
   default = sys.modules["jaxlib._jax.pytree"].default_registry()
   # With its path in newer releases.
   flat, treedef = default.flatten_with_path(
@@ -150,14 +150,14 @@ def _flat(value: Any) -> tuple[list[list[str]], list[Any], Any]:
 
 
 class _Box:
-  """A leaf, whatever it is."""
+  """Makes a leaf of any value."""
 
   def __init__(self, value: Any) -> None:
     self.value = value
 
 
 def partitioned(leaves: Iterable[Any], treedef: Any) -> Value:
-  """The description of a flattened pytree, whose leaves count by value."""
+  """The description of a flattened pytree, whose leaves are compared by value."""
   try:
     whole = treedef.unflatten(map(_Box, leaves))
     keys, boxes, with_none = _flat(whole)
@@ -200,7 +200,7 @@ def leaf_paths(treedef: Any) -> list[str]:
 def _node(
     treedef: Any, keys: list[list[str]], leaves: list[Value], depth: int = 0
 ) -> Value:
-  """A node, with what it is made with and its children, down to the leaves."""
+  """The description of a node: its metadata and children, down to the leaves."""
   data = treedef.node_data()
   if data is None:
     return leaves[0]
@@ -226,7 +226,7 @@ def _type_name(kind: type) -> str:
 
 
 def _label(kind: type, made_with: Any, index: int) -> str:
-  """The label of a child without leaves, which JAX gives no path."""
+  """The label of a child without leaves, for which JAX has no path."""
   if kind is dict:
     return f"[{made_with[index]!r}]"
   names = getattr(kind, "_fields", None)
@@ -250,7 +250,7 @@ def _leaf(registry: Any, value: Any) -> Value:
 def _metadata(
     kind: type, made_with: Any, children: Mapping[str, Value]
 ) -> Iterator[tuple[str, Value]]:
-  """What a node is made with, as the fields that it stands for if known."""
+  """A node's metadata, as named fields if their names are known."""
   if made_with is None:
     return
   names = _metadata_names(kind, made_with, children)

@@ -11,7 +11,7 @@
 # WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
 # See the License for the specific language governing permissions and
 # limitations under the License.
-"""What many dispatches have to say: each message once, and how often."""
+"""Sums up many dispatches: each message once, with a count."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MAX_MESSAGES = 10
 
 
 def summary(dispatches: Iterable[Dispatch]) -> str:
-  """Their texts, the first of each kind, with a count where there are more."""
+  """The text of the first dispatch of each kind, with a count if there are more."""
   alike: dict[object, list[Dispatch]] = {}
   for dispatch in dispatches:
     differences = tuple((d.kind, d.path) for d in dispatch.differences)

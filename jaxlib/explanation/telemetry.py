@@ -11,11 +11,11 @@
 # WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
 # See the License for the specific language governing permissions and
 # limitations under the License.
-"""What JAX's own instruments are told of a slow dispatch while it is explained.
+"""Reports slow dispatches to JAX's monitoring and profiler while they are explained.
 
-Its monitoring, and so whatever exports that, gets an event of duration `EVENT`
-with `fun_name` and `reason`. A profile that is being taken gets an annotation
-around the dispatch, with `function` and `reason`.
+`jax.monitoring`, and so whatever exports its events, gets a duration event
+`EVENT` with `fun_name` and `reason`. A running profile gets an annotation around
+the dispatch, with `function` and `reason`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ANNOTATION = "slow dispatch"
 
 
 def record(function: str, reason: str, seconds: float) -> None:
-  """Records the event, for the listeners that there are now."""
+  """Records the event for the current listeners."""
   monitoring = sys.modules["jax._src.monitoring"]
   monitoring.record_event_duration_secs(
       EVENT, seconds, fun_name=function, reason=reason
@@ -37,7 +37,7 @@ def record(function: str, reason: str, seconds: float) -> None:
 
 
 def begin_annotation(function: str) -> Any:
-  """Begins the annotation, in this thread, or None if there is no profile."""
+  """Begins the annotation in this thread. None if no profile is running."""
   kind = sys.modules["jax._src.profiler"].TraceAnnotation
   if not kind.is_enabled():
     return None
@@ -47,12 +47,12 @@ def begin_annotation(function: str) -> Any:
 
 
 def end_annotation(annotation: Any, reason: str) -> None:
-  """Ends it, with what is known only now."""
+  """Ends the annotation, and adds the reason, which is known only now."""
   if annotation is not None:
     annotation.set_metadata(reason=_encodable(reason))
     annotation.__exit__(None, None, None)
 
 
 def _encodable(text: str) -> str:
-  """A text without what separates values in the profiler's encoding."""
+  """The text without the separators of the profiler's encoding."""
   return re.sub("[,#]", ";", text)

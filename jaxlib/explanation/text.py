@@ -24,7 +24,7 @@ _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
 def short_text(value: Any) -> str:
-  """`repr` in a line, at most `MAX_TEXT` long; the type's where it raises."""
+  """`repr` on one line, cut at `MAX_TEXT`; the type's if it raises."""
   try:
     text = repr(value)
   except Exception:  # a user's repr may raise anything
@@ -34,5 +34,5 @@ def short_text(value: Any) -> str:
 
 
 def without_addresses(text: str) -> str:
-  """A text without what tells apart objects that may be equal."""
+  """The text without addresses, in which equal objects may differ."""
   return _ADDRESS.sub("", text)

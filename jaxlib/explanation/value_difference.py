@@ -11,7 +11,7 @@
 # WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
 # See the License for the specific language governing permissions and
 # limitations under the License.
-"""What of two values differs, to the end: their parts, and the parts' parts."""
+"""Finds where two values differ: in which part, and in which part of that."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from jaxlib._fastpath_value import Value, leaf
 
 
 def is_same(old: Value, new: Value, is_strict: bool) -> bool:
-  """Whether two are equal: to the last part if strict, else by their hashes."""
+  """Whether two values are equal: in every part if strict, else by hash."""
   if old.type != new.type:
     return False
   if (not old.parts and not new.parts) or not (old.is_opened or is_strict):
@@ -38,7 +38,7 @@ Found = tuple[str, "Value | None", "Value | None"]  # path, was, now
 def differing(
     path: str, old: Value, new: Value, is_strict: bool = False
 ) -> Iterator[Found]:
-  """What differs, with its path: of two values, or of their parts."""
+  """Each pair of parts that differ, with its path."""
   if is_same(old, new, is_strict):
     return
   found: list[Found] = []
@@ -72,9 +72,9 @@ def differing(
 
 
 def _record(found: list[Found]) -> str | None:
-  """The path of a record whose fields were all made again, if it is one.
+  """The path of a record all of whose fields were made again, or None.
 
-  That is what the user has a name for, not its fields.
+  The user has a name for the record, and not for its fields.
   """
   records = {path.rpartition(".")[0] for path, _, _ in found}
   is_one = len(found) > 1 and len(records) == 1

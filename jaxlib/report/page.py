@@ -11,7 +11,7 @@
 # WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
 # See the License for the specific language governing permissions and
 # limitations under the License.
-"""The report as one page that needs nothing beside it."""
+"""The report as one self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def page(
 
 
 def _data(timeline: Timeline) -> dict[str, Any]:
-  """What the page's script draws. Texts and lanes are there once."""
+  """The data for the page's script, with each text and lane once."""
   lanes: dict[str, int] = {}
   texts: dict[tuple[str, ...], int] = {}
   marks = [

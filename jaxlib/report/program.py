@@ -11,7 +11,7 @@
 # WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
 # See the License for the specific language governing permissions and
 # limitations under the License.
-"""Runs a program inside this process as Python itself would have run it."""
+"""Runs a program in this process as Python itself would run it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _OURS = (__file__, str(Path(__file__).with_name("fastpath_report.py")))
 def to_run(
     script: str | None, module: str | None, arguments: list[str]
 ) -> Callable[[], None]:
-  """What runs a script or a module as Python itself would."""
+  """A function that runs a script or a module as Python itself would."""
   # Not runpy's public functions: they take `__main__` and `sys.argv` back when
   # the program's text ends, and its threads and exit handlers may use them.
   main = sys.modules["__main__"] = types.ModuleType("__main__")
@@ -79,10 +79,10 @@ def _strip(error: BaseException) -> None:
 
 
 def strip_when_shown(error: BaseException) -> None:
-  """Has Python show an error as if the program had been run by itself.
+  """Makes Python show an error as if the program had been run alone.
 
-  The frames that are under the program's, from Python's `-m` to here, are added
-  on the way out. So they are taken off where the error gets to the hook.
+  The frames from Python's `-m` down to the program are added on the way out, so
+  they are taken off in the exception hook.
   """
   _strip(error)
   frames = error.__traceback__
@@ -113,6 +113,6 @@ def interrupts(error: BaseException) -> bool:
 
 
 def interrupt_again() -> None:
-  """Has Python end by SIGINT, which it forgets at each `exec` of a text."""
+  """Makes Python end by SIGINT, which it forgets at each `exec` of a text."""
   with contextlib.suppress(KeyboardInterrupt):
     exec("raise KeyboardInterrupt")

@@ -11,10 +11,10 @@
 # WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
 # See the License for the specific language governing permissions and
 # limitations under the License.
-"""What the slow dispatches of a program, and other compilations, came to.
+"""Adds up a program's slow dispatches and other compilations into rows.
 
-Both are added up as they come, in any thread, and none is kept. The rows are
-what the report shows, in each of its forms.
+They are added up as they come, in any thread, and none is kept. Each form of the
+report shows these rows.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MAX_CAUSES = 100  # of one row that are told apart
 
 
 class Cause(NamedTuple):
-  """What was said of several slow dispatches, or compilations, alike."""
+  """What several slow dispatches or compilations have in common."""
 
   times: int
   ms: float
@@ -41,7 +41,7 @@ class Cause(NamedTuple):
 
 
 class Row(NamedTuple):
-  """What the slow dispatches of one function came to."""
+  """The slow dispatches of one function, added up."""
 
   function: str
   defined_at: str
@@ -56,7 +56,7 @@ class Row(NamedTuple):
 
 
 class Beside(NamedTuple):
-  """What JAX made at one of the user's lines for no jitted function of theirs."""
+  """What JAX compiled at one of the user's lines outside jitted functions."""
 
   called_from: str
   kind: str
@@ -67,7 +67,7 @@ class Beside(NamedTuple):
 
 
 class _Sum:
-  """What is known of those with one cause, so far."""
+  """Those with one cause, so far."""
 
   def __init__(self) -> None:
     self.times, self.seconds, self.worst_s = 0, 0.0, -1.0
@@ -96,7 +96,7 @@ def _escaped(text: str) -> str:
 
 
 class _Causes:
-  """The sums of a row, by what tells their causes apart."""
+  """The sums of a row, by cause."""
 
   def __init__(self) -> None:
     self._sums: dict[Hashable, _Sum] = {}
@@ -117,14 +117,14 @@ def said_of(dispatch: Any) -> tuple[str, ...]:
 
 
 def _cause_of(dispatch: Any) -> Hashable:
-  """Equal for dispatches that are said alike, except for values."""
+  """Equal for dispatches whose explanations differ in values only."""
   paths = tuple((each.kind, each.path) for each in dispatch.differences)
   return dispatch.reason, paths
 
 
 @dataclasses.dataclass
 class _Function:
-  """What is known of one function so far."""
+  """One function's sums, so far."""
 
   name: str
   defined_at: str
@@ -174,7 +174,7 @@ class _Function:
 
 @dataclasses.dataclass
 class _Line:
-  """What is known of one of the user's lines so far."""
+  """The sums of one of the user's lines, so far."""
 
   functions: dict[str, None] = dataclasses.field(default_factory=dict)
   compiled: int = 0

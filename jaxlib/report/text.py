@@ -13,8 +13,8 @@
 # limitations under the License.
 """The report as text: a table, and under it what to do about each function.
 
-A line is folded between words where it is wider than the terminal. A path is a
-word. What is piped is not folded at all.
+A line that is wider than the terminal is folded between words. A path counts as
+one word. Piped output is not folded.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ def width_of(stream: TextIO) -> int | None:
 
 
 def text(rows: Sequence[Row], beside: Sequence[Beside], width: int | None) -> str:
-  """All of the report, with an end of line."""
+  """The whole report, ending in a newline."""
   lines = [title(rows, beside), *_functions(rows), *_beside(beside)]
   folded = (_folded(line, width) for line in lines)
   return "".join(f"{line}\n" for line in folded)
 
 
 def title(rows: Sequence[Row], beside: Sequence[Beside]) -> str:
-  """What it all came to, in a line."""
+  """A line that sums up the report."""
   slow = sum(row.slow_dispatches for row in rows)
   compiled = sum(row.compiled for row in beside)
   found = []
@@ -61,7 +61,7 @@ def title(rows: Sequence[Row], beside: Sequence[Beside]) -> str:
 
 
 def count(number: int, what: str) -> str:
-  """A number of things, in words."""
+  """A count with its noun, such as `2 slow dispatches`."""
   return f"{number:,} {what}{'s' * (number != 1)}"
 
 
@@ -126,7 +126,7 @@ def _beside(rows: Sequence[Beside]) -> Iterator[str]:
 
 
 def _path(text: str) -> str:
-  """A path, or what has some, that is folded nowhere but around ` through `."""
+  """A text with paths, which may be folded around ` through ` only."""
   text = text.replace(" ", _SPACE_IN_A_PATH)
   through = f"{_SPACE_IN_A_PATH}through{_SPACE_IN_A_PATH}"
   return text.replace(through, " through ")

@@ -11,7 +11,7 @@
 # WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
 # See the License for the specific language governing permissions and
 # limitations under the License.
-"""When slow dispatches and compilations were, for a time line of the program."""
+"""The times of slow dispatches and compilations, for the page's time line."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Mark(NamedTuple):
 
 
 class Timeline:
-  """Notes marks as they come, in any thread, and keeps no dispatch."""
+  """Collects marks as they come, in any thread, and keeps no dispatch."""
 
   def __init__(self) -> None:
     self._lock = locks.new()
@@ -67,12 +67,12 @@ class Timeline:
     self._add(compilation, BESIDE, line_of(compilation), said)
 
   def marks(self) -> list[Mark]:
-    """Those that are kept, oldest first."""
+    """The marks that are kept, oldest first."""
     with self._lock:
       return sorted(self._marks, key=lambda mark: mark.start)
 
   def seconds(self) -> float:
-    """How long the time line is by now."""
+    """How long the time line is, so far."""
     return time.perf_counter() - self._start
 
   def _lane(self, dispatch: Any) -> str:
