@@ -274,7 +274,7 @@ def config_states() -> tuple[tuple[str, Any], ...]:
   states = {
       _config_name(variable, state): state
       for name, module in tuple(sys.modules.items())
-      if name.startswith("jax._src.")
+      if name.startswith("jax._src.") and module is not None
       for variable, state in tuple(vars(module).items())
       if isinstance(state, config.config_ext.Config)
   }
@@ -287,7 +287,7 @@ def config_states() -> tuple[tuple[str, Any], ...]:
 
 
 def _config_name(variable: str, state: Any) -> str:
-  """What a value is called, which it does not say itself before 0.10."""
+  """The name of a configuration value, which has no `name` before 0.10."""
   name = f"jax_{variable}"
   if name not in sys.modules["jax._src.config"].config.values:
     name = variable
