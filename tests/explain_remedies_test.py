@@ -215,6 +215,17 @@ def test_the_smaller_of_two_shapes_is_padded_as_advised(shapes: list[tuple[int, 
     assert misses == []
 
 
+def test_arguments_in_several_placements_are_all_placed_as_in_the_first_call() -> None:
+    jitted = jax.jit(lambda x: x)
+
+    with jaxlib.pjit.explain() as misses:
+        for spec in (P("a"), P("b"), P(None, "a")):
+            jitted(place(floats(4, 4), spec))
+
+    advice = "place it as in the earlier call: jax.device_put(x, NamedSharding(mesh, P('a',)))"
+    assert advice_of(misses) == [advice] * 2
+
+
 def test_several_differences_have_a_remedy_each_which_together_leave_no_miss() -> None:
     def calls(step: Any, remade: Callable[[str, Any], Any]) -> None:
         step(

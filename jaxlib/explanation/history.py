@@ -220,9 +220,8 @@ class History:
         config_names,
         self.library,
     )
-    closest = min(
-        reversed(known), key=lambda old: distance(old, signature, meanings)
-    )
+    # The oldest of those as close, so that what is advised is one thing.
+    closest = min(known, key=lambda old: distance(old, signature, meanings))
     found = tuple(differences(closest, signature, meanings, origin))
     # A configuration value may be no part of the cache's key: one is the cause
     # only if nothing else is.
