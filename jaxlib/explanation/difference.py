@@ -162,11 +162,23 @@ def differences(
       *_static_differences(old.statics, new.statics, meanings),
       *_argument_differences(old, new, meanings, origin),
   ]
-  for name, was, now in zip(meanings.configs, old.configs, new.configs):
-    if was != now:
-      advice = remedy.config(name, str(now), _code_of(now))
-      found.append(Difference(CONFIG, name, str(was), str(now), advice))
+  found += _config_differences(old, new, meanings.configs)
   return sorted(found, key=lambda each: _ORDER.index(each.kind))
+
+
+def _config_differences(
+    old: Signature, new: Signature, names: tuple[str, ...]
+) -> Iterator[Difference]:
+  changed = {
+      name: (was, now)
+      for name, was, now in zip(names, old.configs, new.configs)
+      if was != now
+  }
+  if "abstract_mesh_context_manager" in changed:
+    changed.pop("device_context", None)  # `jax.set_mesh` sets both
+  for name, (was, now) in changed.items():
+    advice = remedy.config(name, str(now), _code_of(now))
+    yield Difference(CONFIG, name, str(was), str(now), advice)
 
 
 def _code_of(value: Any) -> str:
