@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from arguments import JAXLIB
+from paths import KEY_TEST_REQUIREMENTS
 from refusal import Refusal, refusing_os_errors
 from systems import chroot, key_tests, results, wheels
 from systems.matrix import Row
@@ -115,7 +116,8 @@ def _install(root: Path, version: str, wheel: Path) -> None:
     command += ["--only-binary=:all:", "--implementation=cp", f"--python-version={version}"]
     command += [f"--abi={abi}" for abi in (tag, "abi3", "none")]
     command += [f"--platform={name}_{_MACHINE}" for name in _PLATFORMS]
-    told([*command, f"jax=={JAXLIB}", str(wheel), *key_tests.REQUIREMENTS])
+    needed = [f"jax=={JAXLIB}", str(wheel), "--requirement", str(KEY_TEST_REQUIREMENTS)]
+    told([*command, *needed])
 
 
 def _of_reproduction(said: str) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from arguments import JAXLIB
+from paths import KEY_TEST_REQUIREMENTS, ROOT
 from systems import chroot, key_tests, results
 from systems.matrix import Row
 
@@ -65,7 +66,8 @@ def _environment(root: Path, python: Path) -> Path:
     (wheel,) = (root / chroot.CLONE.relative_to("/")).glob(str(wheel))
     folder = Path("/opt/environment")
     chroot.run(root, [python, "-m", "venv", "--clear", folder])
-    needed = [f"jax=={JAXLIB}", f".build/ours/{wheel.name}", *key_tests.REQUIREMENTS]
+    requirements = KEY_TEST_REQUIREMENTS.relative_to(ROOT)
+    needed = [f"jax=={JAXLIB}", f".build/ours/{wheel.name}", "--requirement", requirements]
     pip = [folder / "bin/python", "-m", "pip", "install", "--quiet"]
     chroot.run(root, [*pip, *needed], cwd=chroot.CLONE, settings=_SETTINGS)
     return folder / "bin" / "python"

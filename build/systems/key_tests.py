@@ -12,6 +12,5 @@ _NAMES = (
 )
 CHECK = "key tests"
 FILES = [f"tests/{name}_test.py" for name in _NAMES]
-REQUIREMENTS = ("pytest", "cloudpickle")
 # What pytest runs them with: a run that nothing of this repository's own is written in.
-PYTEST = ("-m", "pytest", "-q", "-p", "no:cacheprovider")
+PYTEST = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "2", "--dist", "loadfile")

@@ -8,11 +8,11 @@ from __future__ import annotations
 import datetime
 import json
 import re
-import subprocess
 from typing import NamedTuple
 
 from paths import ROOT
 from refusal import Refusal, refusing_os_errors
+from run import hardware
 
 _PAGE = ROOT / "docs" / "systems.md"
 _ROWS = ROOT / "docs" / "systems.json"
@@ -58,7 +58,7 @@ def record(row: Row) -> None:
       Refusal: the files cannot be read or written.
     """
     today = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
-    row = row._replace(day=today, commit=_commit())
+    row = row._replace(day=today, commit=_short(hardware.commit()))
     rows = {each.key: each for each in read()} | {row.key: row}
     in_order = sorted(rows.values(), key=lambda each: (*map(_natural, each.key),))
     with refusing_os_errors(f"write {_PAGE}"):
@@ -92,8 +92,6 @@ def _natural(text: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdecimal() else (0, part) for part in re.split(r"(\d+)", text)]
 
 
-def _commit() -> str:
-    command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty=+", "--exclude=*"]
-    with refusing_os_errors("run git"):
-        asked = subprocess.run(command, capture_output=True, text=True, check=False)
-    return asked.stdout.strip()
+def _short(commit: str) -> str:
+    """The first digits of a commit, and its plus."""
+    return commit[:7] + "+" * commit.endswith("+")
