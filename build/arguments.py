@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from paths import ROOT
 from refusal import Refusal
 
 JAXLIB = "0.10.2"
+
+_VERSION = re.compile(r"\d+(\.\d+)*((a|b|rc)\d+)?(\.post\d+)?(\.dev\d+)?(\+[a-z0-9.]*[a-z0-9])?")
 
 
 def python(parser: argparse._ActionsContainer) -> None:
@@ -23,7 +26,9 @@ def python(parser: argparse._ActionsContainer) -> None:
 
 def jaxlib(parser: argparse._ActionsContainer) -> None:
     """`--jaxlib`."""
-    parser.add_argument("--jaxlib", default=JAXLIB, metavar="VERSION", help=f"({JAXLIB})")
+    parser.add_argument(
+        "--jaxlib", type=version, default=JAXLIB, metavar="VERSION", help=f"({JAXLIB})"
+    )
 
 
 def finished_wheel(parser: argparse._ActionsContainer) -> None:
@@ -94,3 +99,15 @@ def path(text: str) -> Path:
     if not text:
         raise argparse.ArgumentTypeError("is empty; name a file or a folder")
     return Path(text)
+
+
+def version(text: str) -> str:
+    """A release's version, checked before anything is installed."""
+    if not is_version(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a version; give one such as {JAXLIB}")
+    return text
+
+
+def is_version(text: str) -> bool:
+    """Whether that has the form of a version."""
+    return _VERSION.fullmatch(text) is not None

@@ -15,6 +15,7 @@ import sys
 import time
 from pathlib import Path
 from types import ModuleType
+from typing import NoReturn
 
 # Python puts build/ there by itself, but not with PYTHONSAFEPATH.
 _HERE = Path(__file__).resolve().parent
@@ -24,6 +25,13 @@ from machine import environments, system_packages
 from machine.pythons import Interpreter, examine
 from paths import FIRST, ROOT, STARTED, TOOL_REQUIREMENTS, TOOLS
 from refusal import Refusal, refusing_os_errors
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that says what is wrong in one line, like all other errors of this program."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
 
 
 def commands() -> dict[str, ModuleType]:
@@ -46,7 +54,7 @@ def parse(arguments: list[str]) -> tuple[ModuleType, argparse.Namespace]:
     Returns:
       The command's module, and what it is to do.
     """
-    parser = argparse.ArgumentParser(prog="build.py", description=__doc__.splitlines()[0])
+    parser = Parser(prog="build.py", description=__doc__.splitlines()[0])
     parsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     found = commands()
     for name, module in found.items():

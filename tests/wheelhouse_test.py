@@ -187,13 +187,3 @@ def test_a_wheel_is_made_of_each_that_there_is(
 def test_a_release_without_any_wheel_is_refused(made: list[Path], tmp_path: Path) -> None:
     with pytest.raises(Refusal, match=r"jaxlib 9\.9\.9, cp39-x86_64: no wheel for cp39"):
         wheelhouse.wheelhouse(["9.9.9"], [target("cp39", "x86_64")], tmp_path)
-
-
-def test_what_is_not_a_version_is_refused_before_anything_is_made(
-    made: list[Path], tmp_path: Path
-) -> None:
-    with pytest.raises(Refusal, match="--jaxlib new: is not a version"):
-        wheelhouse.wheelhouse(["9.9.9", "new"], [THIS.target], tmp_path / "out")
-
-    assert not made
-    assert not (tmp_path / "out").exists()

@@ -8,7 +8,7 @@ from pathlib import Path
 from rich import box
 from rich.table import Table
 
-from arguments import JAXLIB
+from arguments import JAXLIB, is_version
 from checks import testing
 from checks.testing import Module, Release, Result, Wheels, cpp_tests, judge, record
 from machine.pythons import NEWER, Interpreter, found
@@ -17,16 +17,10 @@ from refusal import Refusal
 from wheels import products, stock_wheel
 
 ALL = "all"
-ENDS = "ends"  # the oldest and the newest
-BETWEEN = "between"  # those between the oldest and the one that is tested by default
+OTHERS = "others"  # all but the one that is tested by default
 NEWEST = "newest"
-_OLDEST = "0.6.2"
-_BETWEEN = ("0.7.2", "0.8.3", "0.9.2")
-_SETS = {
-    ALL: (_OLDEST, *_BETWEEN, JAXLIB, NEWEST),
-    ENDS: (_OLDEST, NEWEST),
-    BETWEEN: _BETWEEN,
-}
+_OLDER = ("0.6.2", "0.7.2", "0.8.3", "0.9.2")
+_SETS = {ALL: (*_OLDER, JAXLIB, NEWEST), OTHERS: (*_OLDER, NEWEST)}
 
 
 def test_release(
@@ -63,8 +57,8 @@ def test_releases(
 
     Args:
       names: versions, to be tested on `python`; `newest`, the newest jax there is on the newest
-        Python found; `all`, which is both, as far as there is a newer Python; or `ends` and
-        `between`, which are `all` without the release that is tested if none is named.
+        Python found; `all`, which is both, as far as there is a newer Python; or `others`, which
+        is `all` without the release that is tested if none is named.
 
     Raises:
       Refusal: a wheel could not be had or made.
@@ -81,9 +75,9 @@ def test_releases(
 def once(wheels: Sequence[Wheels], names: Sequence[str]) -> Wheels | None:
     """The release that runs what needs to run only once: the default one, or else the first.
 
-    With `ends` and `between` there is none, since `build.py test` has done that.
+    With `others` there is none, since `build.py test` runs that.
     """
-    if {*names} <= {ENDS, BETWEEN}:
+    if list(names) == [OTHERS]:
         return None
     by_version = {each.release.version: each for each in wheels}
     return by_version.get(JAXLIB, wheels[0])
@@ -99,10 +93,10 @@ def releases(
     """
     wanted = [each for name in names for each in _SETS.get(name, (name,))]
     for name in wanted:
-        if name != NEWEST and not stock_wheel.is_version(name):
+        if name != NEWEST and not is_version(name):
             sets = ", ".join(_SETS)
             raise Refusal(
-                f"--releases {name}: is not a version; give some such as 0.10.2, or {sets}"
+                f"--releases {name}: is not a version; give some such as {JAXLIB}, or {sets}"
             )
     found_releases, left_out = [], []
     for name in dict.fromkeys(wanted):

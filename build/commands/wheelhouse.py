@@ -17,29 +17,17 @@ PYTHONS = ("cp311", "cp312", "cp313", "cp314", "cp313t", "cp314t")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(python=sys.executable)
-    _several(parser, "--jaxlib", "versions", "VERSION", [arguments.JAXLIB])
-    _several(parser, "--python", "tags", "TAG", list(PYTHONS))
-    _several(parser, "--machine", "machines", "MACHINE", [platform.machine()], MACHINES)
+    this = [platform.machine()]
+    for name, dest, metavar, default, check in (
+        ("--jaxlib", "versions", "VERSION", [arguments.JAXLIB], {"type": arguments.version}),
+        ("--python", "tags", "TAG", list(PYTHONS), {}),
+        ("--machine", "machines", "MACHINE", this, {"choices": MACHINES}),
+    ):
+        shown = f"({' '.join(default)})"
+        parser.add_argument(
+            name, dest=dest, nargs="+", metavar=metavar, default=default, help=shown, **check
+        )
     arguments.out(parser, ROOT / "dist" / "wheelhouse")
-
-
-def _several(
-    parser: argparse.ArgumentParser,
-    name: str,
-    dest: str,
-    metavar: str,
-    default: list[str],
-    choices: tuple[str, ...] | None = None,
-) -> None:
-    parser.add_argument(
-        name,
-        dest=dest,
-        nargs="+",
-        choices=choices,
-        default=default,
-        metavar=metavar,
-        help=f"({' '.join(default)})",
-    )
 
 
 def run(options: argparse.Namespace, python: Interpreter) -> int:

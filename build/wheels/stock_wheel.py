@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from packaging.tags import Tag
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 from wheel.wheelfile import WheelError, WheelFile
 
 from machine import environments, targets
@@ -56,10 +56,8 @@ def download(version: str, target: Target) -> Path:
     """The jaxlib wheel of a release for a target, downloaded by pip once.
 
     Raises:
-      Refusal: that is not a version, or pip finds no such wheel.
+      Refusal: pip finds no such wheel.
     """
-    if not is_version(version):
-        raise Refusal(f"--jaxlib {version}: is not a version; give one such as 0.10.2")
     wanted = Version(version)
     folder = WHEELS / target.label / str(wanted)
     # A file that was deleted or cut short is downloaded again.
@@ -73,15 +71,6 @@ def download(version: str, target: Target) -> Path:
                 whole.rename(folder)
     (wheel,) = folder.glob("jaxlib-*.whl")
     return wheel
-
-
-def is_version(text: str) -> bool:
-    """Whether that has the form of a version."""
-    try:
-        Version(text)
-    except InvalidVersion:
-        return False
-    return True
 
 
 def newest(python: Interpreter) -> str | None:

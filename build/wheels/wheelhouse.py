@@ -13,7 +13,7 @@ from machine.pythons import here_for
 from machine.targets import Target
 from progress import Step, results, steps
 from refusal import Refusal, refusing_os_errors
-from wheels import products, stock_wheel
+from wheels import products
 from wheels.index import write_index
 
 
@@ -34,9 +34,6 @@ def wheelhouse(versions: Sequence[str], wanted: Sequence[Target], out: Path) -> 
     Raises:
       Refusal: a release has no wheel for any target, or something could not be built or written.
     """
-    for version in versions:
-        if not stock_wheel.is_version(version):
-            raise Refusal(f"--jaxlib {version}: is not a version; give one such as 0.10.2")
     with refusing_os_errors(f"write to {out}"):
         out.mkdir(parents=True, exist_ok=True)
     rows: list[Row] = []
