@@ -35,7 +35,11 @@ class Build(NamedTuple):
     standard: str
 
 
-BUILDS = [Build(*parts) for parts in product(RELEASES, COMPILERS, STANDARDS)]
+# Each release with each compiler; the oldest and the newest with each standard, too.
+BUILDS = [
+    *(Build(*parts) for parts in product(RELEASES[1:-1], COMPILERS, STANDARDS[:1])),
+    *(Build(*parts) for parts in product((RELEASES[0], RELEASES[-1]), COMPILERS, STANDARDS)),
+]
 
 
 def nanobind(release: str) -> Path:

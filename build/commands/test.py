@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     which.add_argument(
         "--releases",
         metavar="VERSION,...",
-        help="several: versions, newest, all, or ends and between, which are all but the default",
+        help="several: versions, newest, all, or others, which is all but the default",
     )
     arguments.finished_wheel(which)
     arguments.find_links(parser)
