@@ -1,4 +1,4 @@
-"""Dispatches with many outputs, of which none, one or all are keys, recorded to be used again."""
+"""Recorded dispatches with many outputs, of which none, one or all are keys."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Dispatch(NamedTuple):
     result: tuple
     global_cache_key: Any
     registry: Any
-    replay: Any  # a dispatch function, wrapped as ours are, that returns the recorded result
+    replay: Any  # a dispatch function in our wrapper, which returns the recorded result
 
 
 @lru_cache(1)
@@ -32,7 +32,7 @@ def dispatch(kind: str, outputs: int) -> Dispatch:
     """One slow dispatch of `outputs` outputs."""
     keys = {NO_KEY: 0, ONE_KEY: 1}.get(kind, outputs)
     original = first_keys(REPLICATED if kind == ALL_RESPELLED else SCALAR)
-    # Each is an array of its own, as in a program.
+    # Each key is an array of its own, as in a program.
     argument = [placed(original, P()) for _ in range(keys)]
     argument += [placed(np.float32(i), P()) for i in range(outputs - keys)]
     function = jax.jit(lambda tree: tree)

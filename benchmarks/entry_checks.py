@@ -1,4 +1,4 @@
-"""What must hold for a run's entries and counters on any machine."""
+"""Checks the entries and counters of a run, which must be the same on every machine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Sample = dict[str, Any]
 
 
 def wrong(samples: Sequence[Sample], devices: int) -> list[str]:
-    """A line for each thing that does not hold, each said once."""
+    """A line for each fault, without repeats."""
     return list(dict.fromkeys([*_pauses(samples), *_hits(samples), *_misses(samples, devices)]))
 
 

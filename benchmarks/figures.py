@@ -1,7 +1,7 @@
-"""The figures that the samples of a run come to, each with its interval. Needs NumPy and SciPy.
+"""Computes the figures of a run from its samples. Needs NumPy and SciPy.
 
 A figure is a dict: measure, figure, case, n, variant, unit, value, low, high, count. Low and high
-are a 95 % interval of the bootstrap's; n is None where a figure is of several sizes.
+are a 95 % bootstrap interval; n is None if a figure covers several sizes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from selection import FIXED, STOCK, SWITCHED_OFF, Sample, of, values_of, values_
 _RESAMPLES = 2000
 _SEED = 0
 _STEADY_FROM = 4  # calls 5 to 10
-_FIT_FROM = 10  # outputs: with fewer, most of the cost is that of any dispatch
+_FIT_FROM = 10  # outputs: with fewer, the fixed cost of a dispatch dominates
 
 Interval = tuple[float, float, float]
 
@@ -34,20 +34,20 @@ def median(values: Sequence[float]) -> Interval:
 
 
 def median_ratio(over: Sequence[float], under: Sequence[float]) -> Interval:
-    """The median of the ratios of pairs, which were taken one right after the other."""
+    """The median of the ratios of pairs, each of which was measured in direct succession."""
     return median(np.asarray(over, float) / np.asarray(under, float))
 
 
 def slowest_over_steady(calls: np.ndarray) -> Interval:
     """The slowest of the calls after the first over the median of the steady ones.
 
-    Each call's latency is first its median over the rows, or the slowest would be noise.
+    First it takes the median of each call over the rows, or else the slowest would be noise.
     """
     return _of_calls(calls, lambda later, steady: later.max(axis=0) / steady)
 
 
 def extra(calls: np.ndarray) -> Interval:
-    """What the calls after the first took together, beyond as many steady ones."""
+    """The time of all calls after the first, minus that of as many steady calls."""
     return _of_calls(calls, lambda later, steady: later.sum(axis=0) - len(later) * steady)
 
 
@@ -118,7 +118,7 @@ def pause(samples: Sequence[Sample]) -> Iterator[dict]:
         for start, part in product(("cold", "warm"), ("", "dispatch")):
             times = f"{start}_{part}_ms" if part else f"{start}_ms"
             if times not in mine[0]:
-                continue  # results of a former version, which did not tell the dispatch
+                continue  # results of an older version, which did not time the dispatch
             calls = np.array([each[times] for each in mine])
             for name, unit, interval in (
                 ("slowest / steady", "", slowest_over_steady(calls)),
@@ -154,14 +154,14 @@ def hit(samples: Sequence[Sample]) -> Iterator[dict]:
 def in_pairs(
     over: Sequence[Sample], under: Sequence[Sample], part: str, *by: str
 ) -> tuple[list[float], list[float]]:
-    """Two columns of the samples of the same turn."""
+    """Two columns, whose rows are samples of the same turn."""
     others = {tuple(each[name] for name in by): each[part] for each in under}
     pairs = [(each[part], others[tuple(each[name] for name in by)]) for each in over]
     return [pair[0] for pair in pairs], [pair[1] for pair in pairs]
 
 
 def by_process(samples: Sequence[Sample], part: str) -> list[float]:
-    """The median in each process: where a process lies in memory counts for all its samples."""
+    """The median in each process, since the memory layout of a process affects all its samples."""
     processes = values_of(samples, "process")
     return [float(np.median([e[part] for e in of(samples, process=p)])) for p in processes]
 
@@ -210,7 +210,7 @@ def rule(samples: Sequence[Sample]) -> Iterator[dict]:
 
 
 def instructions(samples: Sequence[Sample]) -> Iterator[dict]:
-    """Instruction counts of a call: the fewest counted, without those of the counting itself."""
+    """Instruction counts of a call: the lowest, without those of the counting itself."""
     if not samples:
         return
     frame = min(each["instructions"] for each in of(samples, part="frame"))
@@ -242,7 +242,7 @@ def fewest(samples: Sequence[Sample], frame: float) -> float:
 
 
 def same(value: float) -> Interval:
-    """For what has no spread."""
+    """The interval of a value without spread."""
     return value, value, value
 
 

@@ -28,15 +28,15 @@ def step(x: jax.Array) -> jax.Array:
 
 
 def made_and_dropped() -> float:
-    """The microseconds for one, the best of a few batches: the others were disturbed."""
+    """The microseconds for one function, in the fastest of a few batches."""
     times = []
     gc.collect()
-    gc.freeze()  # the collector need not visit jax itself again and again
+    gc.freeze()  # so that the collector does not visit jax itself each time
     for _ in range(_BATCHES):
         start = time.perf_counter()
         for _ in range(_FUNCTIONS // _BATCHES):
             jax.jit(step)
-        # They sit in reference cycles: collecting them is part of the price.
+        # The functions are in reference cycles: collecting them is part of the cost.
         gc.collect()
         times.append(time.perf_counter() - start)
     return round(min(times) / (_FUNCTIONS // _BATCHES) * 1e6, 4)

@@ -1,4 +1,4 @@
-"""Measurement 2: the time that a hit takes to dispatch, and that none of our code runs in it."""
+"""Measurement 2: the time to dispatch a hit, and a check that none of our code runs in it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import jax
 from programs import SCALAR, program, without_garbage_collection
 from rule_switch import counted, counters, set_rule
 
-_WARM_UP = 4  # stock makes its second entry within these
+_WARM_UP = 4  # stock makes its second entry in these
 
 
 def measure(n: int, calls: int, rule: bool | None, workaround: bool) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 `valgrind --tool=callgrind`.
 
 Instrumentation is on for a few calls only: with it, importing jax alone would take minutes.
-Each counted part is a dump of callgrind's that is named `MEASURE/KIND/SIZE/VARIANT/CALLS`.
+Each counted part is a callgrind dump that is named `MEASURE/KIND/SIZE/VARIANT/CALLS`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def hits(size: int) -> None:
     """Counts hits with the rule on and off, or stock's."""
     run = program(SCALAR, size, False)
     variants = (("off", False), ("on", True)) if ours() else (("stock", None),)
-    # More than once: what malloc finds free differs a little from time to time.
+    # More than once: malloc's free lists differ a little each time.
     for variant, enabled in variants * _ROUNDS:
         set_rule(enabled)
         run.step._clear_cache()
@@ -76,7 +76,7 @@ def misses(size: int) -> None:
 def main(what: str, *sizes: str) -> None:
     count = {"hits": hits, "misses": misses}[what]
     with without_garbage_collection():
-        # What turning the counting on and off costs; the first time costs more.
+        # The cost of switching the counting on and off. The first time costs more.
         for _ in range(2):
             counted("frame/none/0/none", lambda: None, 0)
         for size in map(int, sizes):

@@ -1,4 +1,4 @@
-"""A run as Markdown: what it was made on, the goals, the tables, and the plots."""
+"""A run as Markdown: its machine, the goals, the tables, and the plots."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def document(run: dict) -> str:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table, or a word where there is nothing to put in it."""
+    """A table, or "Not measured." if it has no rows."""
     if not rows:
         return "Not measured."
     lines = [head, ["---"] * len(head), *rows]
@@ -72,7 +72,7 @@ def _made_on(run: dict) -> Iterator[str]:
 
 
 def _gpu_reading(reading: dict) -> str:
-    """What the GPUs did at one time, in a line: each figure of all GPUs."""
+    """One reading of all GPUs, in a line."""
     shown = {"clocks.sm": "MHz", "clocks.max.sm": "MHz at most", "power.draw": "W",
              "power.limit": "W at most", "temperature.gpu": "degrees",
              "utilization.gpu": "% busy", "memory.used": "MiB used"}  # fmt: skip
@@ -86,7 +86,7 @@ def _gpu_reading(reading: dict) -> str:
 
 def goals(run: dict) -> Iterator[str]:
     figures = run["figures"]
-    rows = [["entries and counters as they should be", _verdict(not run["wrong"]), _wrong(run)]]
+    rows = [["all entries and counters are right", _verdict(not run["wrong"]), _wrong(run)]]
     for goal, what, badness, limit in (
         (
             "a hit takes as long as stock's: median within 1.00 +- 0.01 (on / off in one process)",
@@ -142,7 +142,7 @@ def _goal(figures: Sequence[dict], badness: Callable[[float], float], limit: flo
 
 
 def entries(samples: Sequence[dict], start: str) -> str:
-    """The entries after each call, all the ways in which they came."""
+    """The entries after each call: all sequences that the samples have."""
     ways = dict.fromkeys(" ".join(map(str, each[f"{start}_entries"])) for each in samples)
     return " or ".join(ways)
 
@@ -166,7 +166,7 @@ def _pause(run: dict) -> Iterator[str]:
                 yield _by_variant(of(run["figures"], measure="pause", figure=f"{name}, {start}"))
     of_dispatch = of(run["figures"], measure="pause", figure="extra, cold, dispatch")
     if of_dispatch:
-        yield "Of those milliseconds, what the dispatch took without the wait for its results:"
+        yield "The part of those milliseconds in the dispatch, without the wait for its results:"
         yield _by_variant(of_dispatch)
 
 
@@ -183,7 +183,7 @@ def _by_variant(figures: Sequence[dict], *, shown: Sequence[str] = _SHOWN) -> st
 
 def _hit(run: dict) -> Iterator[str]:
     figures = of(run["figures"], measure="hit")
-    yield "With the rule on over with it off, in one process, in turn:"
+    yield "The rule on over the rule off, in turn in one process:"
     rows = []
     for n in values_of(figures, "n"):
         wall, thread = (
@@ -192,7 +192,7 @@ def _hit(run: dict) -> Iterator[str]:
         )
         rows.append([str(n), *(spread(each[0]) if each else "" for each in (wall, thread))])
     yield table(["plain leaves", "wall time", "the thread's processor time"], rows)
-    yield "Over stock, each in processes of its own, by process:"
+    yield "Over stock, in separate processes:"
     yield _by_variant(of(figures, figure="over stock, processes of each"))
     yield "Dispatch, microseconds:"
     yield _by_variant(of(figures, figure="dispatch"))

@@ -1,4 +1,4 @@
-"""Measurement 3: what the rule adds to a slow dispatch, beside all of it and JAX's conversion."""
+"""Measurement 3: the rule's cost, beside the whole slow dispatch and JAX's own conversion."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from dispatches import Dispatch, dispatch
 from programs import without_garbage_collection
 from rule_switch import counted, counters, ours, set_rule
 
-_BATCH_S = 0.002  # as many calls are timed together as take this long
+_BATCH_S = 0.002  # a batch has as many calls as fit into this time
 
 
 def measure(kind: str, n: int) -> dict[str, Any]:
     """Times one slow dispatch and its parts, in microseconds of this thread's processor time.
 
-    All of it runs on the calling thread and waits for nothing, and so what else the machine does
-    is left out.
+    All of it runs on the calling thread and waits for nothing, so that the machine's other work
+    does not count.
 
     Returns:
-      The slow dispatch as stock does it; the conversion that jax 0.11 does in it; and in our jaxlib
-      the slow dispatch while misses are explained, a recorded dispatch through our wrapper, with
-      the rule on and off, and what the rule counted.
+      The slow dispatch of stock; the conversion that jax 0.11 does in it; and, with our jaxlib, the
+      slow dispatch while misses are explained, a recorded dispatch through our wrapper with the
+      rule on and off, and what the rule counted.
     """
     made = dispatch(kind, n)
     set_rule(False if ours() else None)
     with without_garbage_collection():
-        _slow(made)  # the first finds all caches cold
+        _slow(made)  # the first one meets cold caches
         answer = {"slow_us": _slow(made), "conversion_us": _batch(*_conversion(made))}
         if ours():
             answer |= {"explained_us": _explained(made)} | _rule(made)

@@ -19,10 +19,9 @@ CALLS = 10
 def measure(
     case: str, n: int, rule: bool | None, workaround: bool, devices: int | None = None
 ) -> dict[str, Any]:
-    """Feeds back from an empty dispatch cache, and then once more from the start.
+    """Feeds back with an empty dispatch cache, and then again from the first keys.
 
-    The executable is there from the first sample on, so that a first call is a slow dispatch and
-    no compilation.
+    The step is compiled before, so that the first call is a slow dispatch and no compilation.
     """
     run = program(case, n, workaround, devices)
     set_rule(rule)

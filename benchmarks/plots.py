@@ -46,7 +46,7 @@ def _pause(run: dict) -> Figure:
                 numbers = range(1, len(calls) + 1)
                 axes.plot(numbers, calls, ".-", color=_COLOURS[variant], label=variant)
             axes.set_yscale("log")
-            # Plain numbers, and those between the powers of ten only where there is room.
+            # Plain numbers. Those between the powers of ten appear only if there is room.
             axes.yaxis.set_major_formatter(LogFormatter())
             axes.yaxis.set_minor_formatter(LogFormatter(minor_thresholds=(1.2, 0.5)))
         row[0].set_ylabel(case)

@@ -1,4 +1,4 @@
-"""The train-like step that is measured: a key, or an array of keys, carried beside plain leaves."""
+"""The step that is measured. Like a training step, it carries keys beside plain leaves."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Program(NamedTuple):
 
 @cache
 def mesh(devices: int | None = None) -> Mesh:
-    """The first so many devices, or all of them, in a line."""
+    """A mesh of the first `devices` devices, or of all, in a line."""
     return Mesh(np.array(jax.devices()[:devices]), ("a",))
 
 
@@ -43,7 +43,7 @@ def first_keys(case: str, devices: int | None = None) -> jax.Array:
     shape, spec = {
         SCALAR: ((), P()),
         REPLICATED: ((_KEYS_A_ROW,), P()),
-        # A spec shorter than the rank: the spelling that JAX's own fix leaves alone.
+        # A spec shorter than the rank, which JAX's own fix does not handle.
         SHARDED: ((mesh(devices).size, _KEYS_A_ROW), P("a")),
     }[case]
     key = jax.random.key(0)
@@ -52,7 +52,7 @@ def first_keys(case: str, devices: int | None = None) -> jax.Array:
 
 @lru_cache(_HELD)
 def program(case: str, leaves: int, workaround: bool, devices: int | None = None) -> Program:
-    """The step of a case, compiled on its first call; with a function and a cache of its own."""
+    """The step of a case, with a function and a cache of its own. Its first call compiles it."""
     keys = first_keys(case, devices)
     if workaround:
         spec = keys.sharding.spec
@@ -74,7 +74,7 @@ def _next_keys(keys: jax.Array) -> jax.Array:
 
 
 def _next_data(data: jax.Array) -> jax.Array:
-    """The workaround: keys inside the step only."""
+    """The workaround: keys exist only inside the step."""
     return jax.random.key_data(_next_keys(jax.random.wrap_key_data(data)))
 
 

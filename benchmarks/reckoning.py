@@ -1,4 +1,4 @@
-"""What a run's samples come to, and its results.json."""
+"""Computes the figures of a run, and formats its results.json."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from figures import figures
 
 
 def reckon(run: dict) -> dict:
-    """A run with its figures and with what is wrong in it."""
+    """Adds the figures, and what is wrong, to a run."""
     samples = run["samples"]
     return run | {"figures": figures(samples), "wrong": wrong(samples, run["place"]["found"])}
 
 
 def as_json(run: dict) -> str:
-    """A run with a line for each sample and figure: short, and its diffs too."""
+    """A run as JSON with a line for each sample and figure, so that diffs are short."""
     head = {name: value for name, value in run.items() if name not in ("samples", "figures")}
     lists = (
         f' "{name}": [\n  ' + ",\n  ".join(map(json.dumps, run[name])) + "\n ]"

@@ -1,4 +1,4 @@
-"""Reckons the figures of a run into its results.json, and writes its Markdown and its plots.
+"""Adds the figures of a run to its results.json, and writes its Markdown and its plots.
 
 Run as `report.py RESULTS_JSON`; the rest is written beside it.
 """

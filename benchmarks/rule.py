@@ -1,7 +1,7 @@
 """Google Benchmark of the C++ rule alone, on dispatches of the jaxlib of this environment.
 
-Run as `rule.py MODULE RESULT SECONDS SIZE...`: the compiled benchmark, the JSON file to write, and
-how long to repeat each dispatch.
+Run as `rule.py MODULE RESULT SECONDS SIZE...`: the compiled benchmark, the JSON file to write, how
+long to repeat each dispatch, and the numbers of outputs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The run-time switch of our jaxlib, where this process has ours."""
+"""Our jaxlib's switch of the rule, and its counters. Does nothing on a stock jaxlib."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def ours() -> ModuleType | None:
 
 
 def set_rule(enabled: bool | None) -> None:
-    """Turns the rule on or off; None is for a jaxlib that has none."""
+    """Switches the rule on or off. None does nothing, for a stock jaxlib."""
     if enabled is not None:
         ours().set_physical_out_shardings(enabled)
 

@@ -1,4 +1,4 @@
-"""Picks samples or figures out of a run. Without NumPy: the pages are written with it too."""
+"""Picks samples or figures out of a run. Has no NumPy, since `build.py pages` uses it, too."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ Sample = dict[str, Any]
 
 
 def of(samples: Sequence[Sample], **what: object) -> list[Sample]:
-    """The samples with all of these values."""
+    """The samples that have all of these values."""
     return [each for each in samples if all(each.get(k) == v for k, v in what.items())]
 
 
 def values_of(samples: Sequence[Sample], name: str) -> list[Any]:
-    """The different values of a part of the samples, in the order in which they came."""
+    """The different values of one field of the samples, in their order."""
     return list(dict.fromkeys(each[name] for each in samples))
 
 
 def values_of_all(samples: Sequence[Sample], *names: str) -> list[tuple]:
-    """The different combinations of parts of the samples."""
+    """The different combinations of several fields of the samples, in their order."""
     return list(dict.fromkeys(tuple(each[name] for name in names) for each in samples))

@@ -1,7 +1,7 @@
-"""Measures on demand: a request in JSON is a line of standard input, its answer a line of output.
+"""Measures on request. A request is a line of JSON on standard input, its answer a line of output.
 
-The runner keeps one such process an environment and asks them in turn, so that what slows the
-machine down meets all of them.
+The runner keeps one such process for each environment and asks them in turn, so that other work on
+the machine slows all of them alike.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ MEASUREMENTS = {
 
 
 def main() -> None:
-    # Whatever a library prints must not be taken for an answer.
+    # Anything that a library prints must not be read as an answer.
     answers, sys.stdout = sys.stdout, sys.stderr
     for line in sys.stdin:
         request = json.loads(line)

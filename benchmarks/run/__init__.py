@@ -1,1 +1,1 @@
-"""What runs the measurements, in processes of their own."""
+"""Runs the measurements, in processes of their own."""

@@ -35,13 +35,13 @@ def bench(
     quick: bool,
     check: bool,
 ) -> int:
-    """Runs the benchmark, and returns the exit status: 1 where a check is asked for and fails.
+    """Runs the benchmark, and returns the exit status: 1 if `check` is set and a check fails.
 
     Args:
-      finished: a wheel of ours to measure, of which the version is then. What needs a compiler or
-        valgrind is left out.
-      node: the GPUs to measure on, else it is the CPU.
-      devices: how many of the CPU.
+      finished: a finished wheel of ours to measure, whose version replaces `version`. Measurements
+        that need a compiler or valgrind are left out.
+      node: the GPUs to measure on; None for the CPU.
+      devices: how many CPU devices.
 
     Raises:
       Refusal: bad input, or something could not be built or run.
@@ -81,7 +81,7 @@ def _kit(
         version, source, wheel = made.version, made.stock_wheel, made.wheel
         pythons = {"stock": made.stock, "ours": made.ours}
         notes.append(
-            "What is of the CPU on any platform was left out: making a function, importing, "
+            "Measurements that never use a GPU were left out: making a function, importing, "
             "memory, the rule alone, instruction counts and the build."
         )
     else:
@@ -101,7 +101,7 @@ def _kit(
         pythons["newest"] = _newest(step, node)
     except Refusal as refusal:
         notes.append(f"JAX's own fix was not measured: {refusal}")
-    with step("Make the environment that reckons and plots"):
+    with step("Make the environment for the figures and plots"):
         reckoner = environment(VENVS / f"bench-{python.label}", python, [BENCH_REQUIREMENTS])
     return Kit(source, wheel, pythons, reckoner, notes)
 
@@ -110,7 +110,7 @@ def _newest(step: Step, node: Node | None) -> Path:
     """The Python of an environment with the newest jax, which has JAX's own fix.
 
     Raises:
-      Refusal: there is no Python for it, it cannot be had, or it finds no GPU.
+      Refusal: there is no Python for it, it cannot be installed, or it finds no GPU.
     """
     release = newest_release(step, to_build=False)
     jaxlib = products.fetched(step, release.version, release.python.target)
@@ -128,8 +128,8 @@ def _tenants(readings: Sequence[dict]) -> list[str]:
     if not most:
         return []
     return [
-        f"{most} processes of others computed on the GPUs before the run or after it: its times "
-        "are noise. Entries and counts hold."
+        f"{most} processes of others used the GPUs before or after the run: its times are noise. "
+        "Entries and counts hold."
     ]
 
 
@@ -163,7 +163,7 @@ def _facts(kit: Kit, place: Place, quick: bool, load_before: float) -> dict:
 
 
 def _report(step: Step, kit: Kit, run: dict, out: Path) -> list[str]:
-    """Has the figures reckoned and drawn, and returns what is wrong with entries and counters."""
+    """Computes and draws the figures. Returns what is wrong with entries and counters."""
     log = LOGS / "bench-report.log"
     with step(f"Write to {out}"), refusing_os_errors(f"write to {out}"):
         results = (out / "results.json").resolve()  # the program runs elsewhere
@@ -178,7 +178,7 @@ def _report(step: Step, kit: Kit, run: dict, out: Path) -> list[str]:
                 check=False,
             ).returncode
         if status != 0:
-            raise Refusal(f"{results} cannot be reckoned with: {last_line(log)}")
+            raise Refusal(f"cannot compute the figures of {results}: {last_line(log)}")
         return json.loads(results.read_text())["wrong"]
 
 
@@ -186,5 +186,5 @@ def _judge(wrong: list[str]) -> int:
     for line in wrong:
         print(f"check: {line}")
     if not wrong:
-        print("check: entries and counters are as they should be")
+        print("check: all entries and counters are right")
     return 1 if wrong else 0

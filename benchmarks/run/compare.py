@@ -16,7 +16,7 @@ _KEY = ("measure", "figure", "case", "n", "variant")
 
 
 def compare(first: Path, second: Path) -> int:
-    """Prints the figures that two files have both, and returns the exit status.
+    """Prints the figures that both files have, and returns the exit status.
 
     Raises:
       Refusal: one of them is not a result of this benchmark, or they have nothing in common.
@@ -51,7 +51,7 @@ def read(path: Path) -> dict:
 
 
 def _is_run(run: object) -> bool:
-    """Whether a run has all that is shown of it, as bench writes it."""
+    """Whether a run has all that `compare` shows."""
     try:
         _head(run)
         for figure in run["figures"]:
@@ -80,7 +80,7 @@ def _key(figure: dict) -> tuple:
 
 
 def _cells(a: dict, b: dict) -> list[str]:
-    # Of what may be below zero, as time beyond another, a ratio says nothing.
+    # A ratio means nothing for a figure that may be negative, such as a difference of times.
     ratio = f"{b['value'] / a['value']:.3f}" if min(a["low"], b["low"]) > 0 else ""
     return [*(str(part) for part in _key(a)), a["unit"], _spread(a), _spread(b), ratio]
 

@@ -1,4 +1,7 @@
-"""What a run was made on, with nothing that tells whose machine it is. Standard library only."""
+"""The machine and the commit of a run, with nothing that identifies the machine's owner.
+
+Standard library only.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from paths import ROOT
 
 
 def machine() -> dict:
-    """The kind of machine."""
+    """The machine's processor, memory, system and GPUs."""
     return {
         "cpu": _cpu(),
         "cores": len(os.sched_getaffinity(0)),
@@ -25,12 +28,12 @@ def machine() -> dict:
 
 
 def load() -> float:
-    """How many processes wanted a core, over the last minute."""
+    """The load average of the last minute."""
     return round(os.getloadavg()[0], 2)
 
 
 def commit() -> str:
-    """The commit that is checked out, with a plus where files other than pages differ from it."""
+    """The commit that is checked out. A plus follows if any file but a page differs from it."""
     revision = _output("git", "-C", str(ROOT), "rev-parse", "HEAD").strip()
     code = (":/", ":!docs/", ":!*.md")
     changed = _output("git", "-C", str(ROOT), "status", "--porcelain", "--", *code).strip()
@@ -38,7 +41,7 @@ def commit() -> str:
 
 
 def gpus() -> list[str]:
-    """The NVIDIA GPUs there are, each with its driver's version."""
+    """This machine's NVIDIA GPUs, each with the version of its driver."""
     try:
         return [f"{gpu.name}, {gpu.driver}" for gpu in nvidia_smi.gpus()]
     except nvidia_smi.NoAnswer:
@@ -46,9 +49,9 @@ def gpus() -> list[str]:
 
 
 def gpu_reading(when: str) -> dict:
-    """What the GPUs do just now, and how many processes of others compute on them.
+    """What the GPUs do just now, and how many processes compute on them.
 
-    It is to be taken while none of the run's own processes does.
+    Call it while none of the run's own processes does.
     """
     return {
         "when": when,

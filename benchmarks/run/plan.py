@@ -1,6 +1,6 @@
-"""What a run has, where it measures, and how much.
+"""What a run measures with, where it measures, and how much.
 
-Repeats are what interleaves the variants, and what intervals come from.
+Repeats interleave the variants, and give the intervals.
 """
 
 from __future__ import annotations
@@ -12,26 +12,26 @@ from machine.gpu_node import Node
 
 
 class Place(NamedTuple):
-    """Where to measure: how many devices of the CPU, or the GPUs of a node."""
+    """Where to measure: on a number of CPU devices, or on the GPUs of a node."""
 
     devices: int
     node: Node | None = None
 
     @property
     def platform(self) -> str:
-        """As the command line names it."""
+        """The name on the command line."""
         return "gpu" if self.node else "cpu"
 
     @property
     def counts(self) -> list[int]:
-        """On how many devices the pause is measured, one number after the other."""
+        """The numbers of devices to measure the pause on, in turn."""
         if not self.node:
             return [self.devices]
         return sorted({count for count in (1, 2, 4, 8) if count <= self.devices} | {self.devices})
 
 
 class Kit(NamedTuple):
-    """What there is to measure with."""
+    """The wheels and environments to measure with."""
 
     stock_wheel: Path
     our_wheel: Path
@@ -41,7 +41,7 @@ class Kit(NamedTuple):
 
 
 class Seconds(NamedTuple):
-    """What each measurement may take."""
+    """The time limit of each measurement."""
 
     pause: float
     hit: float
@@ -54,16 +54,16 @@ class Plan(NamedTuple):
     pause_sizes: tuple[int, ...]  # plain leaves
     pause_repeats: int
     hit_sizes: tuple[int, ...]
-    hit_processes: int  # how often the workers are started again: each lies differently in memory
+    hit_processes: int  # how often the workers start anew, since memory layout affects the times
     hit_repeats: int
     hit_calls: int
     miss_sizes: tuple[int, ...]  # outputs
     miss_repeats: int
     process_repeats: int
-    rule_seconds: float  # of Google Benchmark, a dispatch
+    rule_seconds: float  # for each dispatch, in Google Benchmark
     instruction_sizes: tuple[int, ...]
-    all_counts: bool = True  # the pause on each number of devices, or on all of them alone
-    seconds: Seconds | None = None  # when to leave out repeats after the first
+    all_counts: bool = True  # measure the pause on each number of devices, or only on all
+    seconds: Seconds | None = None  # after this time, only first repeats run
 
 
 FULL = Plan(

@@ -23,7 +23,7 @@ from wheels import stock_wheel
 from wheels.extensions import compile_benchmark, compile_extensions, compile_from_nothing
 from wheels.repack import repack
 
-# On the CPU whatever the platform: none of this meets a GPU.
+# Always on the CPU: none of this uses a GPU.
 _PLACE = Place(2)
 _ONE_DEVICE = Place(1)
 _NAMES = {"stock": "stock", "ours": "fixed", "newest": "JAX's own fix"}
@@ -34,10 +34,10 @@ _TOTALS = re.compile(r"^totals: (\d+)$", re.MULTILINE)
 def samples(
     step: Step, kit: Kit, python: Interpreter, plan: Plan, *, builds: bool
 ) -> Iterator[dict]:
-    """All samples, each with what it is a sample of.
+    """All samples, each with the name of what was measured.
 
     Args:
-      builds: whether to take those too that need a compiler or valgrind.
+      builds: whether to include those that need a compiler or valgrind.
 
     Raises:
       Refusal: a program failed.
@@ -91,7 +91,7 @@ def _imports_and_functions(kit: Kit, plan: Plan, report: Report) -> Iterator[dic
 
 
 def _import_s(kit: Kit, name: str) -> float:
-    """The seconds that pyperf finds `import jax` to take in a process of its own, files cached."""
+    """The seconds that `import jax` takes in a process of its own, by pyperf, with files cached."""
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder) / "import.json"
         once = ["--processes=1", "--values=1", "--warmups=0", "--loops=1", "--quiet"]
@@ -116,13 +116,13 @@ def _rule_alone(kit: Kit, python: Interpreter, plan: Plan) -> Iterator[dict]:
 
 
 def _instructions(kit: Kit, plan: Plan) -> Iterator[dict]:
-    # Hits on one device: with more, the threads that execute get into the calling one's way.
+    # Hits on one device: with more, the threads that execute disturb the calling thread.
     jobs = [
         ("stock", "hits", _ONE_DEVICE),
         ("ours", "hits", _ONE_DEVICE),
         ("ours", "misses", _PLACE),
     ]
-    # Counts do not depend on what else runs.
+    # Counts do not depend on the machine's other work.
     with ThreadPoolExecutor(len(jobs)) as pool:
         for counts in pool.map(lambda job: _counts(kit, *job, plan.instruction_sizes), jobs):
             yield from counts
@@ -139,14 +139,14 @@ def _counts(kit: Kit, name: str, what: str, place: Place, sizes: Sequence[int]) 
         ]
         program = [kit.pythons[name], BENCHMARKS / "instructions.py", what, *sizes]
         _run(f"callgrind-{name}-{what}", [*callgrind, *program], place, {"PYTHONHASHSEED": "0"})
-        # Of the calling thread, in the order in which they were made.
+        # The dumps of the calling thread, oldest first.
         files = sorted(Path(folder).glob("counts.*-01"), key=lambda path: int(path.suffix[1:-3]))
         dumps = [path.read_text() for path in files]
     return [sample_of(dump) for dump in dumps if _THREAD_TOTALS.search(dump)]
 
 
 def sample_of(dump: str) -> dict:
-    """The sample in one dump of the calling thread's."""
+    """The sample in one dump of the calling thread."""
     part, kind, size, variant, calls = _THREAD_TOTALS.search(dump).groups()
     return {
         "measure": "instructions",
@@ -160,7 +160,7 @@ def sample_of(dump: str) -> dict:
 
 
 def _build(kit: Kit, python: Interpreter) -> dict:
-    """Builds the wheel as if nothing had been built, though nothing is downloaded."""
+    """Builds the wheel from scratch, except that nothing is downloaded again."""
     STATE.mkdir(parents=True, exist_ok=True)
     extensions = compile_extensions(python)
     with tempfile.TemporaryDirectory(dir=STATE) as folder:

@@ -1,4 +1,4 @@
-"""Measurements 1 to 3: what the workers are asked, and in which order."""
+"""Measurements 1 to 3: the requests to the workers, and their order."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ KINDS = ("no key", "one key", "all keys", "all keys, respelled")
 
 
 class Variant(NamedTuple):
-    """One of the things that are set side by side."""
+    """One of the variants that are compared."""
 
     name: str
     worker: str
-    rule: bool | None = None  # None where the jaxlib has no such switch
+    rule: bool | None = None  # None if the jaxlib has no such switch
     workaround: bool = False
 
 
@@ -34,7 +34,7 @@ VARIANTS = (
 
 
 def samples(step: Step, pythons: dict[str, Path], place: Place, plan: Plan) -> Iterator[dict]:
-    """All samples, each with what it is a sample of.
+    """All samples, each with the name of what was measured.
 
     Raises:
       Refusal: a worker failed.
@@ -72,7 +72,7 @@ def samples(step: Step, pythons: dict[str, Path], place: Place, plan: Plan) -> I
 
 
 def in_time(seconds: float | None) -> Callable[[int], Iterator[int]]:
-    """Makes a range that has its first number always, and the others while there is time."""
+    """Returns a `range` that yields 0 in any case, and the other numbers while there is time."""
     end = None if seconds is None else time.monotonic() + seconds
 
     def within(count: int) -> Iterator[int]:
@@ -85,7 +85,7 @@ def in_time(seconds: float | None) -> Callable[[int], Iterator[int]]:
 
 
 def in_turn(variants: Sequence[Variant], repeat: int) -> list[Variant]:
-    """The variants in another order each time, so that none always follows the same."""
+    """The variants, in a different order each time, so that none always follows the same one."""
     start = repeat % len(variants)
     order = [*variants[start:], *variants[:start]]
     return order if repeat // len(variants) % 2 == 0 else order[::-1]

@@ -1,4 +1,4 @@
-"""The processes that measure, one an environment, asked in turn for one sample after the other."""
+"""The processes that measure, one for each environment, which take turns at each sample."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Worker(NamedTuple):
 
 
 def settings(place: Place) -> dict[str, str]:
-    """The environment of a process that is to use that platform and those devices alone."""
+    """The environment of a process that uses only that platform and those devices."""
     if place.node is None:
         flag = f"--xla_force_host_platform_device_count={place.devices}"
         return clean_environment() | {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": flag}
@@ -44,7 +44,7 @@ def _start(stack: ExitStack, name: str, python: Path, place: Place) -> Worker:
     errors = stack.enter_context(log.open("wb"))
     process = subprocess.Popen(
         [str(python), str(BENCHMARKS / "worker.py")],
-        cwd=LOGS,  # where no folder of the repository can be taken for a package
+        cwd=LOGS,  # from where Python cannot import a folder of the repository
         env=settings(place),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -59,7 +59,7 @@ def _end(process: subprocess.Popen) -> None:
     process.kill()
     process.wait()
     process.stdout.close()
-    # Whatever is unsent went to a process that is gone.
+    # A request that was not sent is lost with its process.
     try:
         process.stdin.close()
     except BrokenPipeError:
@@ -84,6 +84,6 @@ def ask(worker: Worker, measure: str, **arguments: object) -> dict:
 
 
 def last_line(log: Path) -> str:
-    """The last thing that a log says, and where it is."""
+    """The last line of a log, and the path of the log."""
     lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
     return f"{lines[-1] if lines else 'it said nothing'} (all of it in {log})"
