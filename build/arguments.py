@@ -1,4 +1,4 @@
-"""The command line's arguments that several subcommands take. Standard library only."""
+"""Command-line arguments that several subcommands share. Standard library only."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 import sys
 from pathlib import Path
 
+from machine import targets
 from machine.gpu_node import CUDAS, Node, examine
 from machine.pythons import Interpreter
 from paths import ROOT
@@ -32,7 +33,7 @@ def jaxlib(parser: argparse._ActionsContainer) -> None:
 
 
 def finished_wheel(parser: argparse._ActionsContainer) -> None:
-    """`--wheel`, as `finished`: a command that is given one builds nothing."""
+    """`--wheel`, stored as `finished`: with it, a command builds nothing."""
     parser.add_argument(
         "--wheel",
         dest="finished",
@@ -43,7 +44,7 @@ def finished_wheel(parser: argparse._ActionsContainer) -> None:
 
 
 def find_links(parser: argparse._ActionsContainer) -> None:
-    """`--find-links`: build.py installs from there alone, for a machine without network."""
+    """`--find-links`: build.py installs only from that folder, for a machine without network."""
     parser.add_argument(
         "--find-links",
         type=path,
@@ -53,10 +54,10 @@ def find_links(parser: argparse._ActionsContainer) -> None:
 
 
 def platform(parser: argparse._ActionsContainer) -> None:
-    """`--platform`, `--devices` and `--cuda`. What they come to is `gpu_node`'s to say."""
+    """`--platform`, `--devices` and `--cuda`, which `gpu_node` reads."""
     parser.add_argument("--platform", choices=("cpu", "gpu"), default="cpu", help="(cpu)")
     parser.add_argument(
-        "--devices", type=int, metavar="N", help="how many (all GPUs; of the CPU, 2 for bench)"
+        "--devices", type=int, metavar="N", help="how many to use (all GPUs; bench: 2 CPU devices)"
     )
     parser.add_argument(
         "--cuda", type=int, choices=CUDAS, help="(13 where --python has that plugin, else 12)"
@@ -69,17 +70,17 @@ def gpu_node(
     """The GPUs to run on, or None for the CPU.
 
     Args:
-      takes_cpus: whether `--devices` is of the CPU, too.
+      takes_cpus: whether `--devices` may count CPU devices, too.
 
     Raises:
-      Refusal: there are none that can be used so, or an option goes with GPUs alone.
+      Refusal: no GPU can be used in that way, or an option needs `--platform gpu`.
     """
     if options.platform == "gpu":
         return examine(python, options.devices, options.cuda)
     of_gpus = {"--cuda": options.cuda, "--devices": None if takes_cpus else options.devices}
     for name, value in of_gpus.items():
         if value is not None:
-            raise Refusal(f"{name} {value}: goes with --platform gpu alone; leave it out")
+            raise Refusal(f"{name} {value}: needs --platform gpu; add that, or leave {name} out")
     return None
 
 
@@ -95,19 +96,28 @@ def jax_source(parser: argparse._ActionsContainer) -> None:
 
 
 def path(text: str) -> Path:
-    """A path that is given. An empty one is a mistake, and would be the current folder."""
+    """A path. An empty one is refused: it would mean the current folder."""
     if not text:
         raise argparse.ArgumentTypeError("is empty; name a file or a folder")
     return Path(text)
 
 
 def version(text: str) -> str:
-    """A release's version, checked before anything is installed."""
+    """The version of a release, checked before anything is installed."""
     if not is_version(text):
         raise argparse.ArgumentTypeError(f"{text!r} is not a version; give one such as {JAXLIB}")
     return text
 
 
+def tag(text: str) -> str:
+    """The tag of a Python, such as cp313t, checked before anything is installed."""
+    if not targets.is_tag(text):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not the tag of a Python; give one such as cp313t"
+        )
+    return text
+
+
 def is_version(text: str) -> bool:
-    """Whether that has the form of a version."""
+    """Whether the text has the form of a version."""
     return _VERSION.fullmatch(text) is not None

@@ -1,8 +1,8 @@
 """The one command line of this repository: `python3 build/build.py COMMAND`.
 
-A command is a module of `commands/`, which this file finds. It runs on any CPython from 3.10 and
-makes for itself what it needs: missing system packages as root or through sudo, Python packages in
-a virtual environment under `.build/`, in which it then runs.
+A command is a module of `commands/`, which this file finds. It runs on any CPython from 3.10 on and
+installs what it needs: missing system packages as root or through sudo, and Python packages into a
+virtual environment under `.build/`, in which it then starts again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import NoReturn
 
-# Python puts build/ there by itself, but not with PYTHONSAFEPATH.
+# Python adds build/ itself, unless PYTHONSAFEPATH is set.
 _HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(_HERE), str(_HERE.parent / "benchmarks")]
 
@@ -28,31 +28,31 @@ from refusal import Refusal, refusing_os_errors
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that says what is wrong in one line, like all other errors of this program."""
+    """A parser that reports an error in one line, as the rest of this program does."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
 
 
 def commands() -> dict[str, ModuleType]:
-    """The modules of `commands/`, by the name that the command line has for them.
+    """The modules of `commands/`, by their names on the command line.
 
-    Each has `HELP`, one line; `add_arguments(parser)`; and `run(options, python)`, which returns
-    the exit status and raises Refusal. One whose parser has no `--python` needs nothing but the
-    standard library, and its `run` takes the options alone. `system_packages(options)`, where there
-    is one, says which Debian packages it needs beside those that all commands need. Where
-    `options.finished` names a wheel, or `options.compare` two results, it builds nothing, and needs
-    none of those.
+    Each module has `HELP`, one line; `add_arguments(parser)`; and `run(options, python)`, which
+    returns the exit status and raises Refusal. A module whose parser has no `--python` uses the
+    standard library only, and its `run` takes just the options. An optional
+    `system_packages(options)` returns the Debian packages that the command needs in addition to
+    those that every build needs. If `options.finished` names a wheel, or `options.compare` names
+    two results, the command builds nothing and needs none of them.
     """
     names = sorted(path.stem for path in (_HERE / "commands").glob("[a-z]*.py"))
     return {name: importlib.import_module(f"commands.{name}") for name in names}
 
 
 def parse(arguments: list[str]) -> tuple[ModuleType, argparse.Namespace]:
-    """Reads the command line; ends the process where it is wrong.
+    """Reads the command line. Ends the process on a mistake.
 
     Returns:
-      The command's module, and what it is to do.
+      The command's module, and its options.
     """
     parser = Parser(prog="build.py", description=__doc__.splitlines()[0])
     parsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -64,7 +64,7 @@ def parse(arguments: list[str]) -> tuple[ModuleType, argparse.Namespace]:
 
 
 def bootstrap(python: Interpreter, more_packages: set[str], *, builds: bool) -> None:
-    """Installs what is missing, and goes on in the environment that has the pinned packages.
+    """Installs what is missing, and starts again in the environment with the pinned packages.
 
     Args:
       builds: whether the command compiles anything.
@@ -85,7 +85,11 @@ def bootstrap(python: Interpreter, more_packages: set[str], *, builds: bool) -> 
         is_made = environments.is_made(TOOLS, this, [TOOL_REQUIREMENTS])
     if not is_made:
         os.environ[FIRST] = "1"
-        print(f"Install what build.py runs on into {TOOLS} ...", file=sys.stderr, flush=True)
+        print(
+            f"Install the packages that build.py needs into {TOOLS} ...",
+            file=sys.stderr,
+            flush=True,
+        )
     tools = environments.tools(TOOLS, this, TOOL_REQUIREMENTS)
     sys.stdout.flush()
     os.execv(tools, [str(tools), *sys.argv])
@@ -124,6 +128,6 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    # So that half-written files are removed then too.
+    # Raises SystemExit, so that a terminated process removes its half-written files.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     sys.exit(main(sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""Where things are in this repository. Everything under STATE can be deleted at any time."""
+"""The paths in this repository. Everything under STATE can be deleted at any time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ STATE = ROOT / ".build"
 TOOLS = STATE / "tools"
 VENVS = STATE / "venv"
 WHEELS = STATE / "wheels"  # stock ones
-OUR_WHEELS = STATE / "ours"  # built with the system's compiler, for this machine alone
+OUR_WHEELS = STATE / "ours"  # built with the system's compiler, for this machine only
 STAMPS = STATE / "stamps"
 LOGS = STATE / "logs"
 EXTENSIONS = STATE / "extensions"
@@ -30,7 +30,7 @@ STRESS = ROOT / "tests" / "stress.py"
 BENCH_REQUIREMENTS = REQUIREMENTS / "bench.txt"
 BENCHMARKS = ROOT / "benchmarks"
 
-# Variables that build.py sets before it starts again in TOOLS: when it began, and whether TOOLS had
-# to be made.
+# Variables that build.py sets before it starts again in TOOLS: when it first started, and whether
+# it had to make TOOLS.
 STARTED = "PJIT_BUILD_STARTED"
 FIRST = "PJIT_BUILD_FIRST"

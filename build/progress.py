@@ -1,5 +1,6 @@
-"""Tells a person which long steps run and how far they are: a live display on a terminal, lines
-elsewhere. It goes to standard error, so that standard output has results alone.
+"""Shows which long steps run, and how far they are: a live display on a terminal, lines elsewhere.
+
+It goes to standard error, so that standard output has only results.
 """
 
 from __future__ import annotations
@@ -11,14 +12,14 @@ from contextlib import AbstractContextManager, contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-Report = Callable[[float], None]  # takes the part that is done, 0 to 1
+Report = Callable[[float], None]  # takes the fraction that is done, 0 to 1
 Step = Callable[[str], AbstractContextManager[Report]]
 
-_WIDTH = 160  # where there is no terminal to ask
+_WIDTH = 160  # in a file
 
 
 def results() -> Console:
-    """The console for tables of results: standard output, wide enough where it is a file."""
+    """The console for tables of results: standard output, and wide enough if that is a file."""
     console = Console()
     return console if console.is_terminal else Console(width=_WIDTH)
 
@@ -28,7 +29,7 @@ def nothing(part: float) -> None:
 
 
 def advancing(report: Report, total: int) -> Callable[[int], None]:
-    """A function that takes how much more was done of a total, and reports the part."""
+    """Returns a function that takes each further amount, and reports the fraction of the total."""
     done = 0
 
     def advance(size: int) -> None:
@@ -41,7 +42,7 @@ def advancing(report: Report, total: int) -> Callable[[int], None]:
 
 @contextmanager
 def steps() -> Iterator[Step]:
-    """Opens the display. What it gives opens a step in it; steps may run in several threads."""
+    """Opens the display, and yields a function that opens a step, from any thread."""
     console = Console(stderr=True)
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     live = console.is_terminal

@@ -1,4 +1,4 @@
-"""The one error that a person is meant to read.
+"""The error that is meant for the user.
 
 Its text is a single line: what is wrong, in which file, and what to do about it.
 """
@@ -14,7 +14,7 @@ class Refusal(Exception):
     """Bad input or a machine that lacks something: reported in one line, never as a traceback."""
 
     def __init__(self, message: str) -> None:
-        # A name in it may have been chosen to play tricks on the terminal.
+        # A file name in it may contain control characters, which a terminal would obey.
         shown = (each if each.isprintable() else "\ufffd" for each in " ".join(message.split()))
         super().__init__("".join(shown))
 

@@ -79,6 +79,10 @@ def test_bad_input_ends_the_command_with_one_line(arguments: tuple[str, ...], sa
             for command in ("demo", "wheel", "wheelhouse")
         ),
         (("demo", "--jaxlib", ""), "build.py demo: argument --jaxlib: '' is not a version"),
+        (
+            ("wheelhouse", "--python", "cp311", "3.13"),
+            "build.py wheelhouse: argument --python: '3.13' is not the tag of a Python",
+        ),
     ],
 )
 def test_a_wrong_command_line_ends_with_one_line(arguments: tuple[str, ...], says: str) -> None:
@@ -331,7 +335,7 @@ def test_the_demo_shows_stock_and_ours_beside_the_goal(capsys: pytest.CaptureFix
 @pytest.mark.parametrize(
     ("ours", "status", "says"),
     [
-        (report([1, 1, 1]), 0, "Every figure of ours is the goal's"),
+        (report([1, 1, 1]), 0, "Ours reaches the goal in every row"),
         (report([1, 1, 2]), 1, "ours misses the goal: section 1, key cold"),
         (report([1, 1, 1], fixed=False), 1, "the fix is not on"),
     ],

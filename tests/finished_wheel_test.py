@@ -35,7 +35,7 @@ REFUSALS: dict[str, tuple[Callable[[Path], Path], str]] = {
     "stock": (wheel, "is a stock jaxlib; give a wheel of ours"),
     "ours by its label alone": (
         lambda folder: wheel(folder, version="9.9.9+physical1"),
-        "has no jaxlib/_pjit.so, though its version is ours",
+        "has no jaxlib/_pjit.so, though its version says so",
     ),
     "another package": (lambda folder: wheel(folder, name="numpy"), "is a wheel of numpy"),
     "another Python": (lambda folder: wheel(folder, **OURS, tag="cp39-cp39"), "is for cp39-cp39"),

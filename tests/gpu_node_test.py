@@ -106,7 +106,7 @@ REFUSED = (
     ([SPLIT], 2, None, "this node has 1 GPU(s) to use: MIG is on"),
     ([{"compute_mode": "Exclusive_Process"}], None, None, "compute mode Exclusive_Process"),
     ([{"driver_version": "[N/A]"}], None, None, "driver [N/A] is too old"),
-    ([{"compute_cap": "[N/A]"}], None, None, "finds no GPU here (nvidia-smi says '[N/A]'"),
+    ([{"compute_cap": "[N/A]"}], None, None, "finds no GPU here (nvidia-smi gives '[N/A]' as a"),
 )  # fmt: skip
 
 
@@ -151,7 +151,7 @@ def test_gpus_that_are_hidden_are_told_from_none(found: pytest.MonkeyPatch) -> N
 def test_a_release_without_a_plugin_for_cuda_13_is_refused(found: pytest.MonkeyPatch) -> None:
     gpus_are(found, A100)
 
-    with pytest.raises(Refusal, match=r"jax has it from 0\.7\.2 on, not in 0\.6\.2"):
+    with pytest.raises(Refusal, match=r"jax supports it from 0\.7\.2 on, not in 0\.6\.2"):
         gpu_node.examine(THIS, cuda=13).requirements("0.6.2")
 
 
@@ -159,7 +159,7 @@ def test_a_release_without_a_plugin_for_cuda_13_is_refused(found: pytest.MonkeyP
 def test_an_option_for_gpus_is_refused_on_the_cpu(option: str) -> None:
     options = argparse.Namespace(**{"platform": "cpu", "cuda": None, "devices": None, option: 12})
 
-    with pytest.raises(Refusal, match=f"--{option} 12: goes with --platform gpu alone"):
+    with pytest.raises(Refusal, match=f"--{option} 12: needs --platform gpu"):
         arguments.gpu_node(options, THIS)
 
 

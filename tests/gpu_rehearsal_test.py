@@ -99,8 +99,8 @@ def test_the_demo_shows_both_tables(batch_job: subprocess.CompletedProcess[str])
     assert f"{REHEARSAL} {CPUS}" in batch_job.stdout
     assert "on 2 GPUs (jax" in batch_job.stdout
     assert "on a 2x1 mesh of GPUs" in batch_job.stdout
-    assert "left out, for want of GPUs: float (4,4), x.T" in batch_job.stdout
-    assert "Every figure of ours is the goal's. The wheel:" in batch_job.stdout
+    assert "left out, since they need more GPUs: float (4,4), x.T" in batch_job.stdout
+    assert "Ours reaches the goal in every row. The wheel:" in batch_job.stdout
 
 
 def test_the_tests_say_which_rows_ran_on_how_many_gpus(
@@ -125,9 +125,9 @@ def test_the_benchmark_leaves_its_page_and_its_plots(
     assert "* GPUs before: 1290 1290 MHz, 1530 1530 MHz at most, 55 55 W, 300 300 W" in page
     assert "| scalar key, 2 GPUs | stock | 1 1 2 2 2 2 2 2 2 2 |" in page
     assert "| scalar key, 2 GPUs | fixed | 1 1 1 1 1 1 1 1 1 1 |" in page
-    assert "what the dispatch took without the wait for its results" in page
+    assert "in the dispatch, without the wait for its results" in page
     assert {path.name for path in out.glob("*.png")} == {"hit.png", "miss.png", "pause.png"}
-    assert "check: entries and counters are as they should be" in batch_job.stdout
+    assert "check: all entries and counters are right" in batch_job.stdout
 
 
 def test_a_benchmark_on_gpus_is_one_that_others_can_be_compared_with(
@@ -157,7 +157,7 @@ def test_a_container_gets_an_overlay_that_is_shown_on_its_gpus(node: Node, tmp_p
 
     assert done.returncode == 0, done.stderr
     assert f"PYTHONPATH={out}\n" in done.stdout
-    assert f"Every figure of ours is the goal's. The overlay: {out}" in done.stdout
+    assert f"Ours reaches the goal in every row. The overlay: {out}" in done.stdout
 
 
 def test_a_plugin_that_finds_no_gpu_is_said_in_one_line(node: Node, tmp_path: Path) -> None:

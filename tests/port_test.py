@@ -39,8 +39,8 @@ CPP = (SHARDING_H, SHARDING, JAX_JIT, PJIT)
 
 PORTED_COMPARISON = """\
     return a_named_sharding->mesh().ptr() == b_named_sharding->mesh().ptr() &&
-           // The compiler, which spells an output's sharding, does not keep to
-           // the spelling of an input.
+           // The compiler chooses the spelling of an output's sharding, and does
+           // not keep that of an input.
            (a_named_sharding->spec().is(b_named_sharding->spec()) ||
             a_named_sharding->canonical_spec().equal(
                 b_named_sharding->canonical_spec())) &&

@@ -24,7 +24,7 @@ OLD = Release("0.6.2", THIS._replace(version=(3, 11)))
 NEW = Release("0.12.0", THIS._replace(version=(3, 13)))
 FINE = Module(Tally(3, 0, 1), {})
 FAILED = Module(Tally(2, 1, 0), {"test_a": "assert 1 == 2"})
-CRASHED = Module(None, {"(the whole module)": "did not end as pytest does"})
+CRASHED = Module(None, {"(the whole module)": "pytest ended without a report"})
 
 REPORT = """<?xml version="1.0"?><testsuites><testsuite>
   <testcase classname="tests.a_test" name="test_passes[1.5-x]"/>
@@ -61,23 +61,25 @@ def test_results_keep_the_order_of_the_items() -> None:
     assert in_parallel(lambda each: -each, range(9)) == [-each for each in range(9)]
 
 
-def test_all_is_five_releases_on_the_given_python_and_the_newest_on_the_newest(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("names", "versions"),
+    [
+        (["all", "0.6.2"], ["0.6.2", "0.7.2", "0.8.3", "0.9.2", "0.10.2", "0.12.0"]),
+        (["others"], ["0.6.2", "0.7.2", "0.8.3", "0.9.2", "0.12.0"]),
+        (["ends"], ["0.6.2", "0.12.0"]),
+        (["0.8.3", "newest"], ["0.8.3", "0.12.0"]),
+    ],
+)
+def test_newest_runs_on_the_newest_python_and_all_else_on_the_given_one(
+    names: list[str], versions: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(releases, "found", lambda versions, **_: iter([NEW.python]))
     monkeypatch.setattr(stock_wheel, "newest", lambda python: "0.12.0")
 
-    wanted, left_out = releases.releases(step, ["all", "0.6.2"], THIS)
+    wanted, left_out = releases.releases(step, names, THIS)
 
-    assert [each.version for each in wanted] == [
-        "0.6.2",
-        "0.7.2",
-        "0.8.3",
-        "0.9.2",
-        "0.10.2",
-        "0.12.0",
-    ]
-    assert [each.python for each in wanted] == [*[THIS] * 5, NEW.python]
+    pythons = [*[THIS] * (len(versions) - 1), NEW.python]
+    assert wanted == list(map(Release, versions, pythons))
     assert left_out == []
 
 
@@ -91,17 +93,6 @@ def test_all_without_a_newer_python_says_what_it_leaves_out(
     assert [each.python for each in wanted] == [THIS] * 5
     (line,) = left_out
     assert line.startswith("left out: no Python for the newest jax; install one of python3.14")
-
-
-def test_others_is_all_without_the_release_that_is_tested_by_default(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(releases, "found", lambda versions, **_: iter([NEW.python]))
-    monkeypatch.setattr(stock_wheel, "newest", lambda python: "0.12.0")
-
-    wanted, _ = releases.releases(step, ["others"], THIS)
-
-    assert [each.version for each in wanted] == ["0.6.2", "0.7.2", "0.8.3", "0.9.2", "0.12.0"]
 
 
 def wheels_of(release: Release) -> Wheels:
@@ -130,7 +121,7 @@ def test_what_meets_no_jaxlib_runs_for_one_release(
 def test_modules_that_meet_no_jaxlib_are_those_that_import_none() -> None:
     once = [TESTS / Path(name).name for name in testing.modules() if not testing.runs(name, False)]
 
-    assert {path.name for path in once} == set(testing.OF_NO_RELEASE)
+    assert {path.name for path in once} == set(testing.RUN_ONCE)
     assert not any(re.search(r"^(import|from) (jax|interpreters)", path.read_text(), re.MULTILINE)
                    for path in once)  # fmt: skip
 
@@ -293,12 +284,31 @@ def test_the_table_has_a_row_a_module_and_a_column_a_release() -> None:
 
 
 @pytest.mark.parametrize(
+    ("arguments", "ran"),
+    [
+        ([], {"cp311": True}),
+        (["-k", "key"], {"cp311": True}),
+        (["tests/releases_test.py"], {}),
+        (["-q", "tests/releases_test.py::test_a"], {}),
+    ],
+)
+def test_cpp_tests_run_unless_test_modules_are_named(
+    arguments: list[str], ran: dict[str, bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(testing, "test_extensions", lambda python: True)
+
+    assert (
+        testing.cpp_tests([THIS._replace(version=(3, 11), free_threaded=False)], arguments) == ran
+    )
+
+
+@pytest.mark.parametrize(
     ("cpp", "result", "says"),
     [
         (True, Result(OLD, {"a_test.py": FINE}), ""),
-        (False, Result(OLD, {"a_test.py": FINE}), "the C++ tests fail for cp311"),
+        (False, Result(OLD, {"a_test.py": FINE}), "C++ tests, cp311: FAILED"),
         (True, Result(OLD, {"a_test.py": FAILED}), "a_test.py::test_a: assert 1 == 2"),
-        (True, Result(OLD, {"a_test.py": FINE, "b_test.py": CRASHED}), "did not end"),
+        (True, Result(OLD, {"a_test.py": FINE, "b_test.py": CRASHED}), "ended without a report"),
         (True, Result(OLD, {}, "pip install failed"), "0.6.2 cp311: pip install failed"),
         (True, Result(OLD, {"a_test.py": Module(Tally(0, 0, 4), {})}), "no test passed"),
     ],

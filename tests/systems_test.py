@@ -15,22 +15,22 @@ from refusal import Refusal
 from systems import chroot, every_wheel, key_tests, matrix, output, results
 from systems.matrix import Row
 
-ROW = Row("Debian 13", "x86_64", "3.13.5", "0.10.2", "built there", "demo", "every figure")
+ROW = Row("Debian 13", "x86_64", "3.13.5", "0.10.2", "built there", "demo", "every row")
 
 
-GOAL = "Every figure of ours is the goal's."
+GOAL = "Ours reaches the goal in every row."
 TALLY = "5 passed, 0 failed, 1 skipped"
 
 
 @pytest.mark.parametrize(
     ("of", "said", "result"),
     [
-        (results.of_demo, f"a table\n{GOAL} The wheel: w\n", "every figure is the goal's"),
+        (results.of_demo, f"a table\n{GOAL} The wheel: w\n", "every row reaches its goal"),
         (results.of_demo, "a table\nours misses the goal: x\n", "FAILED: ours misses the goal: x"),
         (results.of_demo, "", "FAILED: it said nothing"),
-        (results.of_tests, f"C++ tests: passed\n{TALLY}\n", f"{TALLY}; C++ tests passed"),
-        (results.of_tests, f"C++ tests: FAILED\n{TALLY}\n", f"{TALLY}; C++ tests FAILED"),
-        (results.of_tests, f"C++ tests: left out\n{TALLY}\n", TALLY),
+        (results.of_tests, f"C++ tests, cp311: passed\n{TALLY}\n", f"{TALLY}; C++ tests passed"),
+        (results.of_tests, f"C++ tests, cp311: FAILED\n{TALLY}\n", f"{TALLY}; C++ tests FAILED"),
+        (results.of_tests, f"C++ tests, and tests of the build: left out\n{TALLY}\n", TALLY),
         (results.of_tests, "build.py: no\n\n", "FAILED: build.py: no"),
         (results.of_pytest, "..\n2 passed in 0.5s\n", "2 passed"),
         (results.of_pytest, "== 1 failed, 2 passed in 81.64s (0:01:21) ==\n", "1 failed, 2 passed"),
@@ -46,7 +46,7 @@ def test_a_result_is_read_off_what_the_command_said(
 @pytest.mark.parametrize(
     ("result", "went_well"),
     [
-        ("every figure is the goal's", True),
+        ("every row reaches its goal", True),
         ("214 passed, 0 failed, 3 skipped; C++ tests passed", True),
         ("214 passed, 10 failed, 3 skipped; C++ tests passed", False),
         ("214 passed, 0 failed, 3 skipped; C++ tests FAILED", False),
@@ -76,7 +76,7 @@ def test_a_later_row_of_a_check_replaces_the_earlier_one_alone(page: Path) -> No
         matrix.record(row)
 
     found = [(line[5], line[6]) for line in cells(page)]
-    assert found == [("all tests", "every figure"), ("demo", "FAILED: no")]
+    assert found == [("all tests", "every row"), ("demo", "FAILED: no")]
 
 
 def test_a_row_has_its_day_and_its_commit(page: Path) -> None:
@@ -163,7 +163,7 @@ def test_a_system_that_cannot_be_made_is_told_of_and_the_next_one_tried(
     assert status == 1
     assert capsys.readouterr().out.splitlines() == [
         "one: no such mirror",
-        "two: 3.13.5, demo: every figure",
+        "two: 3.13.5, demo: every row",
     ]
     assert len(cells(page)) == 1
 

@@ -41,7 +41,7 @@ def test_a_tag_names_a_target(
 
 @pytest.mark.parametrize("tag", ["3.13", "cp27", "cp313d", "abi3", ""])
 def test_what_is_not_a_tag_is_refused(tag: str) -> None:
-    with pytest.raises(Refusal, match="is no Python's tag; give one such as cp313"):
+    with pytest.raises(Refusal, match="is not the tag of a Python; give one such as cp313"):
         targets.target(tag, "x86_64")
 
 
@@ -211,7 +211,7 @@ def test_headers_in_one_folder_stay_where_they_are(no_headers_yet: Path, tmp_pat
 @pytest.mark.parametrize(
     ("error", "says"),
     [
-        (FileNotFoundError(), "apt-get is missing; this wants a Debian"),
+        (FileNotFoundError(), "apt-get is missing; this needs a Debian system"),
         (
             subprocess.CalledProcessError(100, [], stderr="W: a warning\nE: no route to it\n\n"),
             "cannot ask apt-get for its mirrors: E: no route to it",

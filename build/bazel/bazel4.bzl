@@ -1,9 +1,9 @@
 """What Debian's Bazel 4.2.3 needs in order not to download anything.
 
-It looks for four repositories of rules, of which only a few names are used;
-each name is one of Bazel's own rules there. A newer Bazel has them built in or
-as modules, says its version, and is left alone; Debian's Bazel 7, which says none,
-has its own file.
+It looks for four repositories of rules, but uses only a few of their names. Here each
+name is one of Bazel's own rules. A newer Bazel has the repositories built in or as
+modules; it reports its version, and this file does nothing. Debian's Bazel 7 reports
+none, and has a file of its own.
 """
 
 load("//build/bazel:bazel7.bzl", "is_debian_bazel7")

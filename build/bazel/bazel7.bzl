@@ -16,7 +16,7 @@ _PLACES = {
 }
 
 def is_debian_bazel7():
-    """Whether this is it: none of Debian's Bazels says its version, and Bazel 4 lacks the name."""
+    """Whether this is Debian's Bazel 7. No Bazel of Debian's reports a version; Bazel 4 lacks this name."""
     return not native.bazel_version and hasattr(native, "package_relative_label")
 
 def bazel7_repositories():

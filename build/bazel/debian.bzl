@@ -1,9 +1,8 @@
 """Abseil, GoogleTest and Google Benchmark, from Debian's libabsl-dev, googletest
 and libbenchmark-dev. The last is looked for only when a target needs it.
 
-The labels are those that upstream uses, so that a BUILD file of ours reads the
-same there. Debian's Abseil libraries are not position independent: only what
-needs none of them, headers, is here.
+The labels are upstream's, so that our BUILD files work there, too. Debian's Abseil
+libraries are not position independent, so only its headers are here.
 """
 
 _ABSEIL_HEADERS = {
@@ -30,7 +29,7 @@ cc_library(
 def _abseil_impl(ctx):
     if not ctx.path("/usr/include/absl").exists:
         fail("/usr/include/absl is missing: install libabsl-dev")
-    # Named, since a compiler for another system does not look in /usr/include.
+    # A compiler for another system does not look in /usr/include.
     ctx.symlink("/usr/include/absl", "include/absl")
     ctx.file("BUILD", _HEADERS_BUILD)
     for package, names in _ABSEIL_HEADERS.items():

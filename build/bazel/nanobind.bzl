@@ -1,7 +1,7 @@
 """nanobind, from the wheel of the version that build/requirements/tools.txt pins.
 
-`--repo_env=PJIT_NANOBIND=/path/to/site-packages/nanobind` says where pip put
-it. Without it, the environment that build.py made is asked.
+`--repo_env=PJIT_NANOBIND=/path/to/site-packages/nanobind` says where it is
+installed. The default is the environment that build.py made.
 """
 
 def _nanobind_impl(ctx):

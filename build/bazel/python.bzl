@@ -1,12 +1,12 @@
 """The Python that the extensions are built for.
 
 `--repo_env=PJIT_PYTHON=/path/to/python` chooses it; the default is `python3`.
-`--repo_env=PJIT_HEADERS=/path/to/include` names the headers of one that is not
-here, and `--repo_env=PJIT_FREE_THREADED=1` says that it has no GIL.
-`@python//:headers` is for extensions, which find their symbols in the process
-that loads them; where Python is built without the GIL it has nanobind's modules
-say that they need none. `@python//:embedded` is for C++ tests, which run an interpreter
-of their own.
+`--repo_env=PJIT_HEADERS=/path/to/include` names the headers of a Python that is
+not installed here, and `--repo_env=PJIT_FREE_THREADED=1` says that it has no GIL.
+`@python//:headers` is for extensions, which find Python's symbols in the process
+that loads them. For a free-threaded Python it also makes nanobind declare that a
+module does not need the GIL. `@python//:embedded` is for C++ tests, which embed an
+interpreter.
 """
 
 _QUERY = """

@@ -1,1 +1,1 @@
-"""What runs our wheel: the demo, the tests, and the tests of JAX."""
+"""Runs our wheel: the demo, our tests, JAX's own tests, and load."""

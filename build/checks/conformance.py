@@ -1,8 +1,8 @@
 """Runs JAX's own test files on a stock jaxlib and on ours, and shows which tests differ.
 
-Or on a stock jaxlib as it is and with upstream's comparison simulated.
+Or runs them on a stock jaxlib, and on the same with the pull request's comparison simulated.
 
-The files come from a local checkout of JAX, which is not written to.
+The files come from a local checkout of JAX. Nothing is written to it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ NAMES = (
 )
 
 _WHOLE = "(the whole file)"
-_CRASHED = Outcome("crashed", "pytest did not end as it does")
+_CRASHED = Outcome("crashed", "pytest ended without a report")
 _ABSENT = Outcome("absent")
 _PACKAGES = """
 import importlib.metadata, json
@@ -45,7 +45,7 @@ Outcomes = dict[str, Outcome]  # by the test's name
 
 
 class Side(NamedTuple):
-    """One of the ways that every file is run."""
+    """One of the jaxlibs that every file runs on."""
 
     name: str
     python: Path
@@ -53,7 +53,7 @@ class Side(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """A test whose outcome is not the same on every side."""
+    """A test whose outcomes are not the same on all sides."""
 
     test: str
     outcomes: tuple[Outcome, ...]
@@ -67,12 +67,12 @@ def conformance(
     *,
     simulate_comparison: bool = False,
 ) -> int:
-    """Runs the files, and returns the exit status: 1 where a test differs that may not.
+    """Runs the files, and returns the exit status: 1 if a test differs that may not.
 
-    No test may differ where the comparison is simulated: there is no wheel of ours in it.
+    With a simulated comparison no test may differ, since our wheel is not part of that run.
 
     Raises:
-      Refusal: the checkout is not what it should be, or something could not be built.
+      Refusal: the checkout is not one of this release, or something could not be built.
     """
     files = test_files(checkout, names)
     check_version(checkout, version)
@@ -99,7 +99,7 @@ def conformance(
 def _record(
     version: str, sides: Sequence[str], by_file: dict[str, list[Outcomes]], is_simulated: bool
 ) -> None:
-    """Leaves the counts of all files as figures, and the tests that differ."""
+    """Records the counts of each file, and the tests that differ, as figures."""
     flag = " --simulate-comparison" if is_simulated else ""
     differ = [each.test for file, row in by_file.items() for each in differences(file, row)]
     figures.record(
@@ -132,7 +132,7 @@ def test_files(checkout: Path, names: Sequence[str]) -> list[Path]:
 
 
 def check_version(checkout: Path, version: str) -> None:
-    """Compares the checkout's own version with jaxlib's; tests are for one release.
+    """Checks that the checkout is of the release to test.
 
     Raises:
       Refusal: they differ.
@@ -144,7 +144,7 @@ def check_version(checkout: Path, version: str) -> None:
 
 
 def allowed_differences(document: str) -> set[str]:
-    """The tests that the document's table names, as FILE::CLASS::TEST."""
+    """The tests in the document's table, as FILE::CLASS::TEST."""
     return set(re.findall(r"^\| `([^`|]+_test\.py::[^`|]+)` \|", document, re.MULTILINE))
 
 
@@ -165,7 +165,7 @@ def _sides(step: Step, version: str, python: Interpreter) -> list[Side]:
 
 
 def _simulated_sides(step: Step, version: str, python: Interpreter) -> list[Side]:
-    source = products.fetched(step, version, python)
+    source = products.fetched(step, version, python.target)
     more = [CONFORMANCE_REQUIREMENTS]
     stock = products.jax_environment(step, "conformance-stock", source, python, more)
     plugin = {"PYTHONPATH": str(ROOT / "tests"), "PYTEST_ADDOPTS": "-p simulated_comparison"}
@@ -173,15 +173,15 @@ def _simulated_sides(step: Step, version: str, python: Interpreter) -> list[Side
 
 
 def _packages(python: Path) -> dict[str, str]:
-    """What is installed there, with its version, except for jaxlib."""
+    """The packages that are installed there, with their versions, except jaxlib."""
     command = [str(python), "-c", _PACKAGES]
     done = subprocess.run(command, env=clean_environment(), stdout=subprocess.PIPE, check=True)
     return {name: each for name, each in json.loads(done.stdout).items() if name != "jaxlib"}
 
 
 def _outcomes(step: Step, checkout: Path, file: Path, side: Side, logs: Path) -> Outcomes:
-    # With importlib's mode, and a working directory elsewhere, the checkout's folder jax is never
-    # on the path: it would hide the jax that is installed.
+    # With importlib's mode and another working directory, the checkout's folder jax is never on the
+    # path, where it would hide the installed jax.
     arguments = [f"--rootdir={checkout.resolve()}", "--import-mode=importlib", str(file)]
     settings = {"JAX_PLATFORMS": "cpu", "PYTHONDONTWRITEBYTECODE": "1", **side.settings}
     log = logs / f"{file.stem}-{side.name.replace(', ', '-')}.log"
@@ -213,7 +213,7 @@ def _cell(counts: Sequence[int]) -> str:
 
 
 def differences(file: str, outcomes: Sequence[Outcomes]) -> list[Difference]:
-    """The tests of a file whose outcome is not the same on every side."""
+    """The tests of a file whose outcomes are not the same on all sides."""
     names = dict.fromkeys(name for each in outcomes for name in each)
     rows = [(name, tuple(each.get(name, _ABSENT) for each in outcomes)) for name in names]
     return [
@@ -228,12 +228,12 @@ def judge(sides: Sequence[str], by_file: dict[str, list[Outcomes]], allowed: set
     found = [each for file, outcomes in by_file.items() for each in differences(file, outcomes)]
     forbidden = [each for each in found if each.test not in allowed]
     for each in found:
-        print(f"{each.test}: differs{'' if each in forbidden else ', as it may'}")
+        print(f"{each.test}: differs{'' if each in forbidden else ', which is allowed'}")
         for side, outcome in zip(sides, each.outcomes):
             print(f"  {side}: {outcome.kind}{outcome.reason and ': '}{outcome.reason}")
     crashed = [file for file, outcomes in by_file.items() if any(_WHOLE in o for o in outcomes)]
     for file in crashed:
-        print(f"{file}: pytest left no report")
+        print(f"{file}: pytest ended without a report")
     run = sum(len(outcomes[0]) for outcomes in by_file.values())
-    print(f"{run} tests, {len(found)} differ, {len(forbidden)} of them may not")
+    print(f"{run} tests, {len(found)} differ, {len(forbidden)} of them not allowed")
     return 1 if forbidden or crashed else 0

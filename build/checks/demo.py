@@ -1,4 +1,4 @@
-"""Runs the reproduction on a stock jaxlib and on ours, and shows the two side by side."""
+"""Runs the reproduction on a stock jaxlib and on ours, and shows both side by side."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ def demo(
     finished: Path | None = None,
     node: Node | None = None,
 ) -> int:
-    """Builds what it needs, shows the two, and returns the exit status: 1 where ours misses a goal.
+    """Builds what it needs, shows both, and returns the exit status: 1 if ours misses a goal.
 
     Args:
-      finished: a wheel of ours to show, of which the version is then.
-      node: the GPUs to show it on, else CPU devices.
+      finished: a finished wheel of ours to show; its version replaces `version`.
+      node: the GPUs to show it on; None for CPU devices.
 
     Raises:
       Refusal: something could not be built or run.
@@ -75,7 +75,7 @@ def demo(
 
 
 def demo_of_overlay(python: Interpreter, site_packages: Path, out: Path, node: Node) -> int:
-    """Shows an installed jaxlib beside the same with an overlay, and returns the exit status.
+    """Shows an installed jaxlib with and without an overlay, and returns the exit status.
 
     Raises:
       Refusal: one of them could not be run.
@@ -103,7 +103,7 @@ def _on_cpus(step: Step, version: str, python: Interpreter, finished: Path | Non
 
 
 def _record(version: str, stock: dict, ours: dict) -> None:
-    """Leaves the rows as figures, and how long the command took, of which the first is another."""
+    """Records the rows and the command's time as figures. The first run has a figure of its own."""
     command = f"python3 build/build.py demo --jaxlib {version}"
     sides = {"stock": stock, "ours": ours}
     rows = {side: list(map(_exact, report["rows"])) for side, report in sides.items()}
@@ -117,7 +117,7 @@ def _record(version: str, stock: dict, ours: dict) -> None:
 
 
 def _exact(row: dict) -> dict:
-    """What of a row has to be the same on every machine."""
+    """The part of a row that has to be the same on every machine."""
     names = ("section", "case", "run", "entries", "goal", "traces", "outcome")
     return {name: row[name] for name in names} | {"spec": _spec(row["spec"])}
 
@@ -126,7 +126,7 @@ def _reproduce(step: Step, kind: str, python: Path, settings: dict[str, str]) ->
     with step(f"Run the reproduction, {kind}"), tempfile.TemporaryDirectory() as elsewhere:
         done = subprocess.run(
             [str(python), str(REPRODUCTION), "--json"],
-            cwd=elsewhere,  # where no folder of the repository can be taken for a package
+            cwd=elsewhere,  # from where Python cannot import a folder of the repository
             env=clean_environment() | settings,
             capture_output=True,
             text=True,
@@ -143,7 +143,7 @@ def _key(row: dict) -> tuple[int, str, str]:
 
 
 def show(stock: dict, ours: dict, node: Node | None = None) -> None:
-    """Prints the rows of two reports of the reproduction's, stock's beside ours."""
+    """Prints the rows of two reports of the reproduction, stock's beside ours."""
     console = results()
     if node:
         console.print(f"{node.title}{rehearsal(ours['device'])}", highlight=False)
@@ -168,7 +168,7 @@ def show(stock: dict, ours: dict, node: Node | None = None) -> None:
     console.print(_LEGEND, highlight=False)
     if ours["left_out"]:
         names = "; ".join(ours["left_out"])
-        console.print(f"left out, for want of GPUs: {names}", highlight=False)
+        console.print(f"left out, since they need more GPUs: {names}", highlight=False)
 
 
 def _cells(stock: dict, ours: dict) -> list[str]:
@@ -195,7 +195,7 @@ def _entries(row: dict) -> str:
 
 
 def _spec(spec: str) -> str:
-    """A spec as it is; of a sharding that has none, the kind without its devices."""
+    """The spec, or the name of a sharding that has none."""
     return spec if spec.startswith("P(") else spec.partition("(")[0].removesuffix("Sharding")
 
 
@@ -206,7 +206,7 @@ def _cost(row: dict) -> str:
 
 
 def judge(ours: dict, wheel: Path) -> int:
-    """Says whether our report is as it should be, and returns the exit status."""
+    """Says whether our report reaches every goal, and returns the exit status."""
     if not ours["fixed"]:
         print(f"{wheel}: is installed, but the fix is not on in it", file=sys.stderr)
         return 1
@@ -216,5 +216,5 @@ def judge(ours: dict, wheel: Path) -> int:
         print(f"ours misses the goal: section {row['section']}, {what}", file=sys.stderr)
     if not missed:
         what = "wheel" if wheel.suffix == ".whl" else "overlay"
-        print(f"Every figure of ours is the goal's. The {what}: {wheel}")
+        print(f"Ours reaches the goal in every row. The {what}: {wheel}")
     return 1 if missed else 0

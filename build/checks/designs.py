@@ -1,4 +1,4 @@
-"""Compares the ways to keep the fastpath's entries few, on the same programs, of one release."""
+"""Compares several designs of the fix on the same programs, on one release."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class Design(NamedTuple):
 
 
 def designs(version: str, python: Interpreter) -> int:
-    """Prints how many programs of each group are wrong with each design, and records it.
+    """Prints and records how many programs of each group are wrong with each design.
 
     Raises:
-      Refusal: something could not be built, or a program did not end.
+      Refusal: something could not be built, or a program failed.
     """
     with steps() as step:
-        source = products.fetched(step, version, python)
+        source = products.fetched(step, version, python.target)
         wheel = products.our_wheel(step, source, python)
         stock = products.jax_environment(step, "stock", source, python)
         ours = products.jax_environment(step, "ours", wheel, python)
@@ -67,7 +67,7 @@ def _row(step: Step, design: Design) -> tuple[str, list[str]]:
 
 
 def _wrong(step: Step, design: Design, group: str) -> str:
-    """How many programs are wrong, of how many."""
+    """How many programs are wrong, such as `2 of 36`."""
     simulation = [str(TESTS / "simulated_comparison.py")] if design.simulated else []
     program = [str(TESTS / "comparison_programs.py"), "padded" if design.padded else "as_is", group]
     settings = {

@@ -1,4 +1,4 @@
-"""Environments with stock jaxlib and with ours beside JAX's CUDA plugin, for the GPUs of a node.
+"""Environments with JAX's CUDA plugin and stock jaxlib or ours, for the GPUs of a node.
 
 The demo, the tests and the benchmark share them: CUDA's libraries are three gigabytes.
 """
@@ -16,7 +16,7 @@ from wheels import products
 
 
 class Environments(NamedTuple):
-    """The Pythons of both, and what is in them."""
+    """The Pythons of both environments, and what is in them."""
 
     version: str  # of jax, and of the stock jaxlib
     stock_wheel: Path
@@ -28,10 +28,10 @@ class Environments(NamedTuple):
 def gpu_environments(
     step: Step, node: Node, version: str, python: Interpreter, finished: Path | None
 ) -> Environments:
-    """Makes both, or finds them as they should be, and has each find the GPUs.
+    """Makes both environments, unless they are up to date, and checks that each finds the GPUs.
 
     Args:
-      finished: a wheel of ours, of which the version is then; else it is built.
+      finished: a finished wheel of ours, whose version replaces `version`; None to build one.
 
     Raises:
       Refusal: something could not be installed or built, or JAX finds no GPU.
@@ -45,13 +45,13 @@ def gpu_environments(
         products.jax_environment(step, f"{kind}-{node.kind}", jaxlib, python, needed)
         for kind, jaxlib in (("stock", source), ("ours", wheel))
     )
-    with step("Have JAX look for the GPUs"):
+    with step("Check that JAX finds the GPUs"):
         for each in (stock, ours):
             check_environment(each, node)
     return Environments(version, source, wheel, stock, ours)
 
 
 def gpu_requirements(node: Node, version: str) -> list[str]:
-    """What such an environment has beside jaxlib: JAX's plugin, and pytest for the tests."""
+    """What to install beside jaxlib: JAX's plugin, and pytest for the tests."""
     lines = TEST_REQUIREMENTS.read_text().splitlines()
     return [*node.requirements(version), *(each for each in lines if each.startswith("pytest=="))]

@@ -1,4 +1,4 @@
-"""Runs the tests on one, two and four GPUs in turn, and tells which rows ran on how many."""
+"""Runs the tests on one, two and four GPUs in turn, and shows which ran on how many."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from paths import ROOT
 from progress import results, steps
 from refusal import refusing_os_errors
 
-COUNTS = (1, 2, 4)  # no mesh of the tests is of more
+COUNTS = (1, 2, 4)  # no mesh in the tests has more
 _ON_ALL, _IN_TWO_PROCESSES = "tests/gpu_test.py", "tests/gpu_distributed_test.py"
 _PROCESSES = 2
 _TABLE = ROOT / "dist" / "gpu-tests.md"
-_PROPERTIES = ("-o", "junit_family=xunit1")  # the form of report in which a test may say more
+_PROPERTIES = ("-o", "junit_family=xunit1")  # the report format in which a test may add properties
 
 
 class Ran(NamedTuple):
-    """What became of the rows of a module that was let see so many GPUs; None if it broke off."""
+    """The results of one module on this number of GPUs."""
 
     module: str
     gpus: int
-    rows: list[Row] | None
+    rows: list[Row] | None  # None if pytest ended without a report
 
 
 def test_on_gpus(
@@ -41,10 +41,11 @@ def test_on_gpus(
     pytest_arguments: Sequence[str],
     finished: Path | None,
 ) -> int:
-    """Runs them, prints and writes the table, and returns the exit status.
+    """Runs the tests, prints and writes the table, and returns the exit status.
 
     Raises:
-      Refusal: what the tests need could not be had, or the table not be written.
+      Refusal: what the tests need could not be installed or built, or the table could not be
+        written.
     """
     with steps() as step:
         made = gpu_environments(step, node, version, python, finished)
@@ -68,16 +69,16 @@ def _runs(node: Node, made: Environments, arguments: Sequence[str]) -> Iterator[
 
 
 def _device(ran: Sequence[Ran]) -> str:
-    """What the devices say that they are."""
+    """The kind of the devices, in their own words."""
     return next((row.device for each in ran for row in each.rows or () if row.device), "")
 
 
 def lines(ran: Sequence[Ran]) -> list[list[str]]:
-    """The table, as rows of cells; the first has the numbers of GPUs."""
+    """The table, as rows of cells. The first row has the numbers of GPUs."""
     counts: dict[str, Counter[tuple[int, str]]] = {}
     for each in ran:
         for row in each.rows or ():
-            # A row that did not run says no number: it is one that these GPUs are too few for.
+            # A test that needs more GPUs was skipped, and names no number.
             counts.setdefault(row.test, Counter())[row.gpus or each.gpus, row.kind] += 1
     columns = sorted({number for counter in counts.values() for number, _ in counter})
     return [
@@ -109,7 +110,7 @@ def show(title: str, ran: Sequence[Ran]) -> None:
 
 
 def write(title: str, ran: Sequence[Ran]) -> None:
-    """Writes the table as Markdown, and below it what failed, and why what did not run did not.
+    """Writes the table as Markdown, with the failures and the reasons of the skips below it.
 
     Raises:
       Refusal: it cannot be written.
@@ -124,18 +125,18 @@ def write(title: str, ran: Sequence[Ran]) -> None:
     rows = [row for each in ran for row in each.rows or ()]
     text += [f"* {row.name}: {row.reason}" for row in rows if row.kind == "failed"]
     reasons = Counter(row.reason for row in rows if row.kind == "skipped")
-    text += [f"* {number} rows not run: {reason}" for reason, number in reasons.items()]
+    text += [f"* {number} tests not run: {reason}" for reason, number in reasons.items()]
     with refusing_os_errors(f"write {_TABLE}"):
         _TABLE.parent.mkdir(parents=True, exist_ok=True)
         _TABLE.write_text("\n".join(text) + "\n")
-    print(f"The table, with what failed and why some rows did not run, is in {_TABLE}")
+    print(f"The table, with the failures and why some tests did not run, is in {_TABLE}")
 
 
 def judge(ran: Sequence[Ran]) -> int:
     """Prints what went wrong, and returns the exit status."""
     broken = [each for each in ran if each.rows is None]
     for each in broken:
-        print(f"{each.module}, on {each.gpus}: did not end as pytest does")
+        print(f"{each.module}, on {each.gpus}: pytest ended without a report")
     kinds = Counter(row.kind for each in ran for row in each.rows or ())
     print(f"{kinds['passed']} passed, {kinds['failed']} failed, {kinds['skipped']} skipped")
     return 0 if kinds["passed"] and not kinds["failed"] and not broken else 1

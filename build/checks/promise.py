@@ -1,7 +1,7 @@
-"""Runs the random programs of tests/random_programs.py on several releases, and counts the worse.
+"""Runs the random programs of tests/random_programs.py on several releases.
 
-A program runs with the rule off, as stock, and on, in one process. It is worse if it has more cache
-entries than stock's after any call.
+Each program runs in one process with the rule off, which is stock, and with the rule on. It counts
+as worse if it has more cache entries than stock after any call.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _PROGRAM = ROOT / "tests" / "random_programs.py"
 
 
 def promise(names: Sequence[str], programs: int, python: Interpreter) -> int:
-    """Prints what came of them, and returns the exit status: 1 where the promise is broken.
+    """Prints the counts, and returns the exit status: 1 if a program is worse than stock.
 
     Raises:
-      Refusal: a release could not be had, or its programs did not end.
+      Refusal: a release could not be installed, or its programs failed.
     """
     with steps() as step:
         wanted, _ = releases(step, names, python)
@@ -38,7 +38,8 @@ def promise(names: Sequence[str], programs: int, python: Interpreter) -> int:
             stock = products.fetched(step, each.version, each.python.target)
             ours = products.our_wheel(step, stock, each.python)
             inside = products.jax_environment(step, "test", ours, each.python, REQUIREMENTS)
-            # The wiring may change from call to call: stock spells outputs alike since jax 0.11.
+            # Programs that feed back other outputs on each call: since jax 0.11, stock spells all
+            # outputs alike, so that the promise holds for these, too.
             kinds = ["steady", "changing"] if _spells_alike(each.version) else ["steady"]
             runs += [(each.version, kind, inside) for kind in kinds]
         tallies = in_parallel(lambda run: _tally(step, *run, programs), runs)

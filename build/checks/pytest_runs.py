@@ -1,4 +1,4 @@
-"""Runs pytest in a process of its own, and reads the report that it leaves."""
+"""Runs pytest in a process of its own, and reads its report."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from xml.etree import ElementTree
 
 from refusal import Refusal
 
-AT_ONCE = 2  # an environment's tests want a core, and a gigabyte or two of memory
-PROCESSES_IN_TURN = 12  # of a module, each to its limit: a module that takes longer hangs
+AT_ONCE = 2  # a test module needs a core, and a gigabyte or two of memory
+PROCESSES_IN_TURN = 12  # that a module starts; a module that takes longer than these hangs
 
 _NOTHING_COLLECTED = 5  # pytest's exit status
 _KINDS = {"failure": "failed", "error": "failed", "skipped": "skipped"}
@@ -25,7 +25,7 @@ Result = TypeVar("Result")
 
 
 class Tally(NamedTuple):
-    """What became of the tests. An error in a test's set-up is a failure."""
+    """The numbers of tests. An error in a fixture is a failure."""
 
     passed: int
     failed: int
@@ -33,20 +33,20 @@ class Tally(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What became of one test: passed, failed or skipped, and the first line of why."""
+    """The result of one test: passed, failed or skipped, and the first line of the reason."""
 
     kind: str
     reason: str = ""
 
 
 class Row(NamedTuple):
-    """A test on GPUs: what became of it, and what it says that it ran on."""
+    """The result of one test on GPUs, and the devices that it reports."""
 
     test: str  # without its parameters
     name: str
     kind: str
     reason: str
-    gpus: int  # 0 where it did not run
+    gpus: int  # 0 if it did not run
     device: str
 
 
@@ -57,10 +57,10 @@ def report_of(
     environment: dict[str, str],
     log: Path | None = None,
 ) -> str | None:
-    """Runs one pytest process, its output kept in a log where one is named.
+    """Runs one pytest process. Its output goes to `log`, if there is one.
 
     Returns:
-      Its report in JUnit's form, or None where the process did not end as pytest does.
+      The report in JUnit's form, or None if pytest crashed, took too long or refused to run.
     """
     with tempfile.TemporaryDirectory() as folder, _output(log) as output:
         report = Path(folder) / "report.xml"
@@ -81,7 +81,7 @@ def report_of(
 
 
 def module_timeout() -> int:
-    """How many seconds a test module may take: more where TIMEOUT_S gives its processes more.
+    """How many seconds a test module may take. TIMEOUT_S raises it, as it does for one process.
 
     Raises:
       Refusal: TIMEOUT_S is not a number of seconds.
@@ -122,12 +122,12 @@ def outcomes_of(junit_xml: str) -> dict[str, Outcome]:
     """The outcome of each test of one module, by the test's name after the module's."""
     outcomes: dict[str, Outcome] = {}
     for case in ElementTree.fromstring(junit_xml).iter("testcase"):
-        # The class name has the module's dotted name before it, and is that alone for a function.
+        # The class name follows the module's dotted name. For a function there is only the latter.
         holder = case.get("classname", "").rpartition(".")[2]
         parts = [case.get("name", "")] if holder.endswith("_test") else [holder, case.get("name")]
         name = "::".join(filter(None, parts))
         outcome = _outcome(case)
-        # A test that passes and fails in its tear-down is there twice.
+        # A test that passes, and whose teardown fails, is there twice.
         if name not in outcomes or outcome.kind == "failed":
             outcomes[name] = outcome
     return outcomes
@@ -158,9 +158,9 @@ def _outcome(case: ElementTree.Element) -> Outcome:
 def in_parallel(
     function: Callable[[Item], Result], items: Iterable[Item], at_once: int = AT_ONCE
 ) -> list[Result]:
-    """The function's results in the order of the items, a few at a time.
+    """Calls the function for a few items at a time. Returns the results in the items' order.
 
-    Where one raises, or the process is told to end, those that have not begun do not begin.
+    After an exception, no further call begins.
     """
     with ThreadPoolExecutor(at_once) as pool:
         return list(pool.map(function, items))

@@ -1,4 +1,4 @@
-"""`build.py test`: the C++ and the Python tests on one release or on several, and their table."""
+"""`build.py test`: runs the C++ and Python tests on one or more releases, and prints a table."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from rich.table import Table
 
 from arguments import JAXLIB, is_version
 from checks import testing
+from checks.pytest_runs import in_parallel
 from checks.testing import Module, Release, Result, Wheels, cpp_tests, judge, record
 from machine.pythons import NEWER, Interpreter, found
 from progress import Step, results, steps
@@ -17,10 +18,15 @@ from refusal import Refusal
 from wheels import products, stock_wheel
 
 ALL = "all"
-OTHERS = "others"  # all but the one that is tested by default
+OTHERS = "others"  # all except the default release
+ENDS = "ends"  # the oldest and the newest
 NEWEST = "newest"
 _OLDER = ("0.6.2", "0.7.2", "0.8.3", "0.9.2")
-_SETS = {ALL: (*_OLDER, JAXLIB, NEWEST), OTHERS: (*_OLDER, NEWEST)}
+_SETS = {
+    ALL: (*_OLDER, JAXLIB, NEWEST),
+    OTHERS: (*_OLDER, NEWEST),
+    ENDS: (_OLDER[0], NEWEST),
+}
 
 
 def test_release(
@@ -32,8 +38,8 @@ def test_release(
     """Runs the tests on one release, and returns the exit status.
 
     Args:
-      finished: a wheel of ours to test, of which the version is then; the C++ tests are left out,
-        and those of what builds a wheel.
+      finished: a finished wheel of ours to test, whose version replaces `version`. The C++ tests
+        and the tests of the build are left out.
 
     Raises:
       Refusal: what the tests need could not be built.
@@ -44,7 +50,7 @@ def test_release(
         wheels = _wheels(step, Release(version, python), finished)
     if finished:
         print("C++ tests, and tests of the build: left out, since --wheel builds nothing")
-    cpp = {} if finished else cpp_tests([python])
+    cpp = {} if finished else cpp_tests([python], pytest_arguments)
     command = "python3 build/build.py test"
     once = None if finished else wheels
     return _test([wheels], once, cpp, pytest_arguments, command, [])
@@ -56,26 +62,25 @@ def test_releases(
     """Runs the tests on each release, and returns the exit status.
 
     Args:
-      names: versions, to be tested on `python`; `newest`, the newest jax there is on the newest
-        Python found; `all`, which is both, as far as there is a newer Python; or `others`, which
-        is `all` without the release that is tested if none is named.
+      names: versions, which are tested on `python`; `newest`, the newest jax on the newest Python
+        of this machine; or a set, which leaves out `newest` if this machine has no Python for it:
+        `all`, `others` (all except the default release) or `ends` (the oldest and `newest`).
 
     Raises:
-      Refusal: a wheel could not be had or made.
+      Refusal: a wheel could not be downloaded or built.
     """
     with steps() as step:
         wanted, left_out = releases(step, names, python)
-        # One after the other: Bazel has one folder of outputs.
-        wheels = [_wheels(step, each) for each in wanted]
-    cpp = cpp_tests(each.release.python for each in wheels)
+        wheels = _all_wheels(step, wanted)
+    cpp = cpp_tests((each.release.python for each in wheels), pytest_arguments)
     command = f"python3 build/build.py test --releases {','.join(names)}"
     return _test(wheels, once(wheels, names), cpp, pytest_arguments, command, left_out)
 
 
 def once(wheels: Sequence[Wheels], names: Sequence[str]) -> Wheels | None:
-    """The release that runs what needs to run only once: the default one, or else the first.
+    """The release that also runs the modules that need no jaxlib: the default, or else the first.
 
-    With `others` there is none, since `build.py test` runs that.
+    None for `others`, since `build.py test` runs those modules.
     """
     if list(names) == [OTHERS]:
         return None
@@ -86,10 +91,10 @@ def once(wheels: Sequence[Wheels], names: Sequence[str]) -> Wheels | None:
 def releases(
     step: Step, names: Sequence[str], python: Interpreter
 ) -> tuple[list[Release], list[str]]:
-    """What the names stand for, and a line for what a set of them has to leave out.
+    """The releases that the names stand for, and a line for each that has to be left out.
 
     Raises:
-      Refusal: one is not a version, or there is no Python for the newest, which is asked for.
+      Refusal: a name is not a version, or `newest` is named and there is no Python for it.
     """
     wanted = [each for name in names for each in _SETS.get(name, (name,))]
     for name in wanted:
@@ -113,7 +118,7 @@ def newest_release(step: Step, *, to_build: bool = True) -> Release:
     """The newest jaxlib for a Python on this machine, and that Python.
 
     Args:
-      to_build: whether only a Python with headers counts.
+      to_build: whether to leave out Pythons without headers.
 
     Raises:
       Refusal: there is none.
@@ -131,6 +136,22 @@ def _wheels(step: Step, release: Release, finished: Path | None = None) -> Wheel
     stock = products.fetched(step, release.version, release.python.target)
     ours = finished or products.our_wheel(step, stock, release.python)
     return Wheels(release, stock, ours)
+
+
+def _all_wheels(step: Step, wanted: Sequence[Release]) -> list[Wheels]:
+    """The wheels of several releases. Packing takes one core for each, so two run at once."""
+    stock = [products.fetched(step, each.version, each.python.target) for each in wanted]
+    # One after the other: Bazel has one output folder.
+    extensions = {
+        python: products.compiled(step, python)
+        for python in dict.fromkeys(each.python for each in wanted)
+    }
+
+    def packed(release: Release, source: Path) -> Wheels:
+        ours = products.packed_wheel(step, source, extensions[release.python], release.python)
+        return Wheels(release, source, ours)
+
+    return in_parallel(lambda pair: packed(*pair), zip(wanted, stock))
 
 
 def _test(
@@ -152,7 +173,7 @@ def _test(
 
 
 def matrix(tested: Sequence[Result]) -> list[list[str]]:
-    """The table, as rows of cells; the first has the releases."""
+    """The table, as rows of cells. The first row has the releases."""
     names = sorted({name for result in tested for name in result.modules})
     return [
         ["passed / failed / skipped", *(result.release.label for result in tested)],

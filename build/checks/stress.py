@@ -19,7 +19,7 @@ _DEVICES = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_force_host_platform_devi
 
 
 def run_stress(version: str, python: Interpreter) -> int:
-    """Runs both programs on each side, and returns the exit status: 1 where something is wrong.
+    """Runs both programs on each side, and returns the exit status: 1 if something is wrong.
 
     Raises:
       Refusal: something could not be built or run.

@@ -1,8 +1,8 @@
 """Runs the Python test modules on releases of jaxlib with our wheel installed, a few at a time.
 
-A module has a process of its own: a process's device count is set once, before jax is imported.
-pytest-xdist keeps its workers from module to module, so it does not serve. Modules of all releases
-are one queue, so that no core is idle while another has work.
+Each module runs in a process of its own, since the device count of a process is set once, before
+jax is imported. pytest-xdist would reuse a worker for several modules, so it does not fit. The
+modules of all releases form one queue, so that no core is idle while another has work.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from wheels import products
 from wheels.extensions import test_extensions
 
 REQUIREMENTS = (TEST_REQUIREMENTS, TOOL_REQUIREMENTS)
-# Test modules that meet no jaxlib: one release runs them.
-OF_NO_RELEASE = (
+# Test modules that do not depend on the jaxlib release. They run once.
+RUN_ONCE = (
     "bazel_settings_test.py",
     "build_test.py",
     "conformance_test.py",
@@ -44,7 +44,7 @@ OF_NO_RELEASE = (
     "wheelhouse_test.py",
 )
 _NO_REPORT = "(the whole module)"
-_NO_END = "did not end as pytest does"
+_NO_END = "pytest ended without a report"
 
 
 class Release(NamedTuple):
@@ -59,7 +59,7 @@ class Release(NamedTuple):
 
 
 class Wheels(NamedTuple):
-    """A release's wheel, and ours of it."""
+    """The stock wheel of a release, and our wheel made from it."""
 
     release: Release
     stock: Path
@@ -67,15 +67,15 @@ class Wheels(NamedTuple):
 
 
 class Module(NamedTuple):
-    """What became of a test module on a release; it is None where pytest did not end as it does."""
+    """The result of one test module on one release."""
 
-    tally: Tally | None
-    failures: dict[str, str]  # the first line of why, by the test's name
+    tally: Tally | None  # None if pytest ended without a report
+    failures: dict[str, str]  # the first line of the reason, by the test's name
     seconds: float = 0
 
 
 class Result(NamedTuple):
-    """What became of a release. Where it could not be tested, it has no module but an error."""
+    """The results of one release. If it could not be tested, there is no module, and an error."""
 
     release: Release
     modules: dict[str, Module]
@@ -91,24 +91,24 @@ class Result(NamedTuple):
 
 
 class _Environments:
-    """A Python with our wheel and one with the stock one, made for the first module.
+    """An environment with our wheel and one with the stock wheel, made for the first module.
 
-    If there are several releases, they are deleted after the last module, unless they were there
-    before: those of all releases would take gigabytes.
+    If there are several releases, both are deleted after the last module, unless they existed
+    before: the environments of all releases would take gigabytes.
     """
 
     def __init__(self, step: Step, wheels: Wheels, uses: int, *, keeps: bool) -> None:
         self._step, self._wheels, self._uses, self._keeps = step, wheels, uses, keeps
-        self._lock = threading.Lock()  # of all that is below
+        self._lock = threading.Lock()  # guards the fields below
         self._before = set(VENVS.glob("*"))
         self._made: list[Path] = []
         self._error = ""
 
     def pythons(self) -> tuple[Path, Path]:
-        """Ours and stock's.
+        """The Pythons of our environment and of the stock one.
 
         Raises:
-          Refusal: they could not be made, now or at the first attempt.
+          Refusal: an environment could not be made, now or at the first attempt.
         """
         with self._lock:
             if self._error:
@@ -127,7 +127,7 @@ class _Environments:
         return products.jax_environment(self._step, kind, wheel, release.python, more)
 
     def used(self) -> None:
-        """Says that a module is done."""
+        """Tells that one module is done."""
         with self._lock:
             self._uses -= 1
             if self._uses or self._keeps:
@@ -147,9 +147,9 @@ def test(
     """Runs the test modules on each release.
 
     Args:
-      arguments: pytest's. Those that name test modules, or tests in them, are the ones that run.
-      say: takes a line for each module that has run.
-      once: the release that the modules of OF_NO_RELEASE run for.
+      arguments: pytest's. If some name test modules, or tests in them, only these run.
+      say: called with a line for each module that has run.
+      once: the release that the modules of RUN_ONCE run for, if any.
     """
     chosen, options = selected(arguments)
     jobs = [
@@ -188,7 +188,7 @@ def selected(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     """The test modules or tests that the arguments name, or all; and the other arguments.
 
     Raises:
-      Refusal: one of the arguments names a module that is not there.
+      Refusal: an argument names a module that does not exist.
     """
     gone = [each for each in arguments if _names_module(each) and not _module_of(each).is_file()]
     if gone:
@@ -211,12 +211,18 @@ def modules() -> list[str]:
 
 
 def runs(module: str, is_once: bool) -> bool:
-    """Whether a module runs for a release, which may be the one for those that meet no jaxlib."""
-    return is_once or Path(module.partition("::")[0]).name not in OF_NO_RELEASE
+    """Whether a module runs for a release, given whether the modules of RUN_ONCE run for it."""
+    return is_once or Path(module.partition("::")[0]).name not in RUN_ONCE
 
 
-def cpp_tests(pythons: Iterable[Interpreter]) -> dict[str, bool]:
-    """Runs the C++ tests for each Python, and tells for each ABI whether they passed."""
+def cpp_tests(pythons: Iterable[Interpreter], arguments: Sequence[str]) -> dict[str, bool]:
+    """Runs the C++ tests for each Python, unless `arguments` name test modules.
+
+    Returns:
+      Whether they passed, by ABI.
+    """
+    if any(map(_names_module, arguments)):
+        return {}
     return {python.abi: test_extensions(python) for python in dict.fromkeys(pythons)}
 
 
@@ -229,7 +235,7 @@ def _run(
     *,
     is_only: bool,
 ) -> Module:
-    # The output of a single module goes to the terminal; that of several would be mixed up.
+    # The output of a single module goes to the terminal. That of several would be mixed up.
     log = None if is_only else _log(wheels.release, module)
     environment = clean_environment() | settings(stock, wheels.stock, wheels.ours)
     start = time.monotonic()
@@ -243,7 +249,7 @@ def _run(
 
 
 def settings(stock: Path, stock_wheel: Path, wheel: Path) -> dict[str, str]:
-    """What the tests read from their environment: the stock Python, its wheel, and ours."""
+    """The environment variables that the tests read: the stock Python, its wheel, and ours."""
     return {
         "JAXLIB_PJIT_STRICT": "1",
         "PJIT_STOCK_PYTHON": str(stock),
@@ -253,7 +259,7 @@ def settings(stock: Path, stock_wheel: Path, wheel: Path) -> dict[str, str]:
 
 
 def logs(release: Release) -> Path:
-    """The folder of what pytest says for a release."""
+    """The folder with pytest's output for a release."""
     return LOGS / f"test-{release.version}-{release.python.abi}"
 
 
@@ -273,7 +279,7 @@ def counted(tally: Tally) -> str:
 
 
 def record(results: Sequence[Result], command: str) -> None:
-    """Leaves the results as figures, those of a release by themselves."""
+    """Records the results of each release as figures."""
     for result in results:
         tallies = {
             name: each.tally and each.tally._asdict() for name, each in result.modules.items()
@@ -287,8 +293,10 @@ def record(results: Sequence[Result], command: str) -> None:
 
 
 def judge(cpp: dict[str, bool], results: Sequence[Result]) -> int:
-    """Prints what went wrong, and how many tests passed, and returns the exit status."""
-    wrong = [f"the C++ tests fail for {abi}" for abi, passed in cpp.items() if not passed]
+    """Prints the failures and how many tests passed, and returns the exit status."""
+    wrong = []
+    for abi, passed in cpp.items():
+        print(f"C++ tests, {abi}: {'passed' if passed else 'FAILED'}")
     for result in results:
         label = result.release.label
         failures = [
@@ -305,4 +313,4 @@ def judge(cpp: dict[str, bool], results: Sequence[Result]) -> int:
     for line in wrong:
         print(line)
     print(counted(sum_of(result.tally for result in results)))
-    return 1 if wrong else 0
+    return 1 if wrong or not all(cpp.values()) else 0

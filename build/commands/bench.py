@@ -19,14 +19,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.find_links(parser)
     arguments.platform(parser)
     parser.add_argument("--quick", action="store_true", help="fewer sizes and samples")
-    parser.add_argument("--check", action="store_true", help="fail where an entry is one too many")
+    parser.add_argument(
+        "--check", action="store_true", help="fail if a program has an entry too many"
+    )
     arguments.out(parser, ROOT / "dist" / "benchmarks")
     parser.add_argument(
         "--compare",
         nargs=2,
         type=arguments.path,
         metavar="JSON",
-        help="two results side by side instead",
+        help="show two results side by side instead",
     )
 
 

@@ -17,9 +17,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--simulate-comparison",
         action="store_true",
-        help="on stock as it is and with upstream's comparison simulated (0.10 and up)",
+        help="compare stock with stock and the simulated comparison (0.10 and later)",
     )
-    parser.add_argument("--tests", metavar="NAME,...", help="which test files (those of docs)")
+    parser.add_argument(
+        "--tests",
+        metavar="NAME,...",
+        help="which test files (those that docs/reliability.md lists)",
+    )
 
 
 def run(options: argparse.Namespace, python: Interpreter) -> int:

@@ -1,4 +1,4 @@
-"""Compares the ways to keep the fastpath's entries few, on the same programs."""
+"""Compares several designs of the fix on the same programs."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import arguments
 from machine.gpu_node import check_environment
 from machine.pythons import Interpreter
 
-HELP = "make a PYTHONPATH folder for an installed one"
+HELP = "make a PYTHONPATH folder for an installed jaxlib"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

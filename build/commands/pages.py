@@ -1,4 +1,4 @@
-"""Writes the figures in the README and in docs/ again, or checks that they hold."""
+"""Rewrites the figures in the README and in docs/, or checks that they are current."""
 
 from __future__ import annotations
 
@@ -8,18 +8,20 @@ import arguments
 from machine.pythons import Interpreter
 from paths import ROOT
 
-HELP = "write the figures of the pages again, or check them"
+HELP = "rewrite the figures of the pages, or check them"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.python(parser)
     what = parser.add_mutually_exclusive_group()
-    what.add_argument("--check", action="store_true", help="write nothing; fail where one differs")
+    what.add_argument(
+        "--check", action="store_true", help="write nothing; fail if a figure differs"
+    )
     what.add_argument(
         "--take",
         nargs="*",
         metavar="NAME",
-        help="keep figures of the last runs first (all that are of this commit)",
+        help="first take figures of the last runs into docs/ (all that belong to this commit)",
     )
 
 

@@ -1,4 +1,4 @@
-"""Puts the fix into a git checkout of jax. It needs no Python package and no system package."""
+"""Applies the fix to a git checkout of jax. It needs no Python package and no system package."""
 
 from __future__ import annotations
 
@@ -7,18 +7,20 @@ import argparse
 import arguments
 from port.anchors import PARTS
 
-HELP = "put the fix into a git checkout of jax"
+HELP = "apply the fix to a git checkout of jax"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.jax_source(parser)
     instead = parser.add_mutually_exclusive_group()
     instead.add_argument("--check", action="store_true", help="print the diff, and write nothing")
-    instead.add_argument("--revert", action="store_true", help="take the fix out again")
+    instead.add_argument("--revert", action="store_true", help="remove the fix")
     parser.add_argument(
-        "--only", choices=PARTS, help="one of the two parts, each of which stands alone"
+        "--only", choices=PARTS, help="apply only one of the two parts; each works alone"
     )
-    parser.add_argument("--force", action="store_true", help="also over uncommitted changes")
+    parser.add_argument(
+        "--force", action="store_true", help="even if the checkout has uncommitted changes"
+    )
 
 
 def run(options: argparse.Namespace) -> int:

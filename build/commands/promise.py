@@ -16,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--releases",
         metavar="VERSION,...",
         default="0.6.2,0.10.2,newest",
-        help="as for test (0.6.2,0.10.2,newest)",
+        help="as in the test command (0.6.2,0.10.2,newest)",
     )
     parser.add_argument(
         "--programs", type=int, default=3000, metavar="N", help="on each release (3000)"

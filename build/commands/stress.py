@@ -1,4 +1,4 @@
-"""Puts load on a stock jaxlib and on ours: many threads, and very many functions."""
+"""Puts load on a stock jaxlib and on ours: many threads, and a great many functions."""
 
 from __future__ import annotations
 

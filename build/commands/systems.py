@@ -53,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _try(name: str, folder: Path) -> bool:
-    """Tries one system, records what came of it, and tells whether all went well."""
+    """Tries one system, records the results, and returns whether all of them are good."""
     went_well = True
     print(f"{name} ...", file=sys.stderr, flush=True)
     try:
@@ -62,7 +62,7 @@ def _try(name: str, folder: Path) -> bool:
             print(f"{name}: {row.python}, {row.check}: {row.result}", flush=True)
             went_well = went_well and row.went_well
     except Refusal as refusal:
-        # The others may go well, and the table has none of it.
+        # The other systems still run. This one gets no row.
         print(f"{name}: {refusal}", flush=True)
         return False
     return went_well

@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     which.add_argument(
         "--releases",
         metavar="VERSION,...",
-        help="several: versions, newest, all, or others, which is all but the default",
+        help="several: versions, newest, all, others (all but the default), ends (oldest, newest)",
     )
     arguments.finished_wheel(which)
     arguments.find_links(parser)
@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, python: Interpreter) -> int:
     if node := arguments.gpu_node(options, python):
         if options.releases is not None:
-            raise Refusal("--releases: goes with the CPU alone; give --jaxlib or --wheel for GPUs")
+            raise Refusal("--releases: runs on the CPU only; for GPUs, give --jaxlib or --wheel")
         from checks.gpu_testing import test_on_gpus
 
         return test_on_gpus(node, options.jaxlib, python, options.pytest, options.finished)

@@ -1,4 +1,4 @@
-"""Makes our wheel of a stock jaxlib wheel, and prints its path."""
+"""Makes our wheel from a stock jaxlib wheel, and prints its path."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from machine import targets
 from machine.pythons import Interpreter, examine
 from machine.targets import MACHINES, Target
 
-HELP = "make our wheel of a stock jaxlib wheel"
+HELP = "make our wheel from a stock jaxlib wheel"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,13 +19,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--python",
         dest="wanted",
         metavar="PYTHON",
-        help="the Python to build for, or a tag such as cp314t for one that is not here (this one)",
+        help="the Python to build for, or a tag such as cp314t if it is not installed (this one)",
     )
-    parser.add_argument("--machine", choices=MACHINES, help="(this one, or the stock wheel's)")
+    parser.add_argument(
+        "--machine", choices=MACHINES, help="(that of the stock wheel, or this one)"
+    )
     source = parser.add_mutually_exclusive_group()
     arguments.jaxlib(source)
     source.add_argument(
-        "--wheel", type=arguments.path, metavar="FILE", help="a stock wheel that is here already"
+        "--wheel", type=arguments.path, metavar="FILE", help="a stock wheel that you have already"
     )
     arguments.out(parser)
 
@@ -43,7 +45,7 @@ def run(options: argparse.Namespace, python: Interpreter) -> int:
 
 
 def target(options: argparse.Namespace, python: Interpreter) -> Target:
-    """What to build for: what is asked for, or else what the stock wheel is for."""
+    """What to build for: what the options say, or else what the stock wheel is for."""
     from wheels.stock_wheel import target_of
 
     default = target_of(options.wheel) if options.wheel else python.target

@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     this = [platform.machine()]
     for name, dest, metavar, default, check in (
         ("--jaxlib", "versions", "VERSION", [arguments.JAXLIB], {"type": arguments.version}),
-        ("--python", "tags", "TAG", list(PYTHONS), {}),
+        ("--python", "tags", "TAG", list(PYTHONS), {"type": arguments.tag}),
         ("--machine", "machines", "MACHINE", this, {"choices": MACHINES}),
     ):
         shown = f"({' '.join(default)})"

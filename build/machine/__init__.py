@@ -1,1 +1,1 @@
-"""What this machine has: its Pythons, its system packages, and environments made on it."""
+"""This machine: its Pythons, system packages and GPUs, and the environments made on it."""

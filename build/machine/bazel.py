@@ -1,6 +1,6 @@
-"""Settings that this machine's Bazel needs and another version would not understand.
+"""Writes the settings that only some versions of Bazel understand.
 
-`.bazelrc` reads it from a file that is written here, so that a `bazel test` by hand has it too.
+`.bazelrc` imports the file, so that a `bazel test` by hand has them, too.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import subprocess
 from paths import BAZEL_SETTINGS
 from refusal import Refusal, refusing_os_errors
 
-_MODULES_ARE_DEFAULT = 7  # the first version of Bazel where they are
+_MODULES_ARE_DEFAULT = 7  # the first version with bzlmod on
 
 
 def write_settings() -> None:
-    """Writes the file, if it is not there as it should be.
+    """Writes the file, unless it is up to date.
 
     Raises:
-      Refusal: there is no Bazel that runs, or the file cannot be written.
+      Refusal: Bazel does not run, or the file cannot be written.
     """
     with refusing_os_errors("run bazel --version"):
         asked = subprocess.run(["bazel", "--version"], capture_output=True, text=True, check=False)
@@ -32,7 +32,7 @@ def write_settings() -> None:
 
 
 def settings(version: str) -> str:
-    """The file's content for a Bazel that says this of itself; Debian's Bazel 4 says no number."""
+    """The file's content for an output of `bazel --version`. Debian's Bazel 4 prints no number."""
     number = re.search(r"\d+", version)
     if number and int(number[0]) >= _MODULES_ARE_DEFAULT:
         return "common --noenable_bzlmod\n"

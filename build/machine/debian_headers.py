@@ -1,7 +1,7 @@
-"""A Python's headers from Debian's packages, for a Python that is not installed here.
+"""Gets the headers of a Python that is not installed here from Debian's packages.
 
-A package is downloaded with apt-get, of any suite and architecture, and unpacked under `.build/`;
-nothing is installed, and root is not needed.
+apt-get downloads a package of any suite and architecture, which is unpacked under `.build/`.
+Nothing is installed, and root is not needed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _KEYS = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 
 
 def debian_headers(target: Target) -> Path:
-    """The folder with a Python's headers, downloaded once.
+    """Returns the folder with a Python's headers, which are downloaded once.
 
     Raises:
       Refusal: Debian has no such Python, or it cannot be downloaded here.
@@ -44,7 +44,7 @@ def debian_headers(target: Target) -> Path:
 def in_one_folder(include: Path, machine: str) -> Path:
     """An installed Python's headers in one folder, as a compiler for another system needs them.
 
-    That is the folder itself, unless Debian laid it out.
+    Debian has them in two folders, so they are copied. Others have one, which is returned.
 
     Raises:
       Refusal: they cannot be copied.
@@ -61,7 +61,7 @@ def in_one_folder(include: Path, machine: str) -> Path:
 
 
 def _of_machine(include: Path, machine: str) -> Path:
-    """Where Debian has what differs by machine; its own pyconfig.h leads there."""
+    """Where Debian keeps what depends on the machine. Its pyconfig.h includes this file."""
     return include.parent / f"{machine}-linux-gnu" / include.name / "pyconfig.h"
 
 
@@ -102,7 +102,7 @@ def _unpacked(folder: Path, suite: str, architecture: str, package: str) -> Path
 
 
 def _mirror() -> str:
-    """Where apt has Debian from on this machine."""
+    """The mirror of Debian that apt uses on this machine."""
     query = ["apt-get", "indextargets", "--format", "$(SITE)", "Created-By: Packages"]
     sites = _run(query, Path.cwd(), "ask apt-get for its mirrors").split()
     for site in sites:
@@ -117,7 +117,9 @@ def _run(command: list[str], folder: Path, what: str) -> str:
             command, cwd=folder, capture_output=True, text=True, check=True
         ).stdout
     except FileNotFoundError as error:
-        raise Refusal(f"cannot {what}: {command[0]} is missing; this wants a Debian") from error
+        raise Refusal(
+            f"cannot {what}: {command[0]} is missing; this needs a Debian system"
+        ) from error
     except subprocess.CalledProcessError as error:
         last = ([line for line in error.stderr.splitlines() if line.strip()] or ["it failed"])[-1]
         raise Refusal(f"cannot {what}: {last}") from error

@@ -1,9 +1,9 @@
-"""Virtual environments that are made once, and again when what should be in them changes.
+"""Virtual environments, made once and made again when their requirements change.
 
-`uv` makes them: it takes seconds where pip takes half a minute, and links its files instead of
-copying them. It comes as a wheel, so the first environment, which build.py itself runs in, is
-pip's. Everything here has to work before that one is there: standard library only, except where uv
-is looked up. That is also why the lock is a call of flock and not the package filelock.
+`uv` makes them: it takes seconds where pip takes half a minute, and links files instead of copying
+them. uv comes as a wheel, so pip makes the first environment, in which build.py itself runs. This
+module has to work before that environment exists: it uses the standard library only, except to
+find uv. That is also why the lock calls flock, and does not use the package filelock.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ from refusal import Refusal, refusing_os_errors
 
 _STAMP = "made-from.sha256"
 _PIP = ("-m", "pip", "--disable-pip-version-check", "--no-input")
-_GLIBCS = range(45, 16, -1)  # the minor versions that a wheel may ask for, newest first
+_GLIBCS = range(45, 16, -1)  # minor versions that a wheel may need, newest first
 _ERRORS = ("ERROR:", "error:")  # pip's, uv's
 
 
 def install_from(folder: Path) -> None:
-    """Has everything installed from the wheels in a folder from now on, without a network.
+    """From now on, installs everything from the wheels in a folder, without a network.
 
     Raises:
-      Refusal: there is no such folder, or pip would take its path for several.
+      Refusal: the folder has no wheel, or pip would read its path as several paths.
     """
     whole = folder.resolve()
     if not any(whole.glob("*.whl")):
         raise Refusal(f"{folder}: has no wheel; give --find-links the folder of pip download")
     if len(str(whole).split()) > 1:
-        raise Refusal(f"{whole}: pip takes a path with a space for two; move the folder")
+        raise Refusal(f"{whole}: pip reads a path with a space as two; move the folder")
     os.environ.update(
         PIP_NO_INDEX="1", PIP_FIND_LINKS=str(whole), UV_OFFLINE="1", UV_FIND_LINKS=str(whole)
     )
 
 
 def tools(directory: Path, python: Interpreter, requirements: Path) -> Path:
-    """Makes, with pip, the environment that build.py runs in. The rest is `environment`'s."""
+    """Makes the environment that build.py runs in, with pip. `environment` makes all others."""
 
     def fill() -> None:
         inside = str(directory / "bin" / "python")
@@ -64,27 +64,27 @@ def environment(
     *,
     cached: bool = True,
 ) -> Path:
-    """Makes a virtual environment, or finds it as it should be.
+    """Makes a virtual environment, unless it is up to date.
 
     Args:
-      directory: where it is to be; whatever is there and differs is deleted.
+      directory: where to make it; an environment there that differs is deleted.
       python: the Python to make it from.
-      requirements: what to install. A Path is a wheel, or a requirements file if it ends in .txt;
-        its content counts, not its date.
-      cached: whether uv is to keep what it unpacks for the next environment.
+      requirements: what to install. A Path is a wheel, or a requirements file if it ends in .txt.
+        A file with other content makes another environment, one with another date does not.
+      cached: whether uv keeps what it unpacks, for the next environment.
 
     Returns:
       The path of the environment's Python.
 
     Raises:
-      Refusal: they could not be installed, or the folder cannot be written.
+      Refusal: the requirements could not be installed, or the folder cannot be written.
     """
 
     def fill() -> None:
         _uv(["venv", "--quiet", "--python", str(python.base), str(directory)], _log(directory))
         options = ["--python", str(directory / "bin" / "python")]
         options += [] if cached else ["--no-cache"]
-        # The newest numpy may have no wheel for it, and takes minutes to compile. An older one has.
+        # The newest numpy may have no wheel, and takes minutes to compile. An older one has.
         options += ["--only-binary=:all:"] if python.free_threaded else []
         _uv(["pip", "install", *options, *_arguments(requirements)], _log(directory))
 
@@ -92,14 +92,14 @@ def environment(
 
 
 def is_made(directory: Path, python: Interpreter, requirements: Sequence[str | Path]) -> bool:
-    """Whether an environment is there as `environment` would make it."""
+    """Whether an environment is up to date, so that `environment` would keep it."""
     stamp = directory / _STAMP
     is_there = stamp.is_file() and (directory / "bin" / "python").exists()
     return is_there and stamp.read_text() == _digest(python, requirements)
 
 
 def delete(directory: Path) -> None:
-    """Deletes a virtual environment, and what uv keeps of the jaxlib in it.
+    """Deletes a virtual environment, and the jaxlib in uv's cache.
 
     Raises:
       Refusal: the folder cannot be deleted.
@@ -110,10 +110,10 @@ def delete(directory: Path) -> None:
 
 
 def download(requirement: str, target: Target, folder: Path) -> None:
-    """Downloads the wheel of one package for a target. With pip: uv keeps no wheel as a file.
+    """Downloads the wheel of one package for a target, with pip: uv does not download wheels.
 
     Raises:
-      Refusal: there is none; the message ends with what pip said.
+      Refusal: pip failed; the message ends with what pip said.
     """
     platforms = [f"manylinux_2_{minor}_{target.machine}" for minor in _GLIBCS]
     platforms += [f"manylinux2014_{target.machine}", f"linux_{target.machine}"]
@@ -128,7 +128,7 @@ def resolved(requirement: str, python: Interpreter) -> list[str]:
     """What would be installed for a requirement, as NAME==VERSION.
 
     Raises:
-      Refusal: nothing goes with this Python.
+      Refusal: no release of it supports this Python.
     """
     log = f"resolve-{python.label}"
     command = ["pip", "compile", "--quiet", "--no-header", "--no-annotate"]
@@ -159,7 +159,7 @@ def _uv(arguments: Sequence[str], log_name: str, stdin: str = "") -> None:
 
 
 def _settings() -> dict[str, str]:
-    """What the installers run with. The user's own settings of uv take precedence."""
+    """The environment of pip and uv. The user's own settings of uv take precedence."""
     defaults = {
         "UV_CACHE_DIR": str(STATE / "uv"),  # on one file system with the environments, for links
         "UV_PYTHON_DOWNLOADS": "never",
@@ -226,7 +226,7 @@ def _digest(python: Interpreter, requirements: Sequence[str | Path]) -> str:
 
 @contextmanager
 def locked(directory: Path) -> Iterator[None]:
-    """Holds off another run of build.py that wants the same folder, and says that it waits."""
+    """Locks a folder. If another build.py uses it, says so and waits."""
     directory.parent.mkdir(parents=True, exist_ok=True)
     with directory.with_name(directory.name + ".lock").open("w") as lock:
         try:

@@ -1,6 +1,6 @@
-"""The GPUs to run on, and the CUDA for them: all that can be said before anything is installed.
+"""Chooses the GPUs to run on and the CUDA for them, before anything is installed.
 
-What is wrong with a node is said in one line here, rather than by a plugin's traceback later.
+A fault of the node is reported here in one line, rather than later in a plugin's traceback.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from machine.nvidia_smi import Features, Gpu
 from machine.pythons import Interpreter, clean_environment
 from refusal import Refusal
 
-# By JAX's installation page: the oldest driver, and the lowest compute capability.
+# From JAX's installation page: the oldest driver, and the lowest compute capability.
 _NEEDS = {12: (525, (5, 2)), 13: (580, (7, 5))}
 CUDAS = tuple(_NEEDS)
-_DEFAULT = 12  # which every GPU that JAX supports can use
+_DEFAULT = 12  # every GPU that JAX supports can use it
 _FIRST_WITH_CUDA_13 = (0, 7, 2)
-# cuDNN after 9.10 has no code for older GPUs; on several GPUs JAX refuses what is before 9.10.1.
+# cuDNN after 9.10 has no code for older GPUs. On several GPUs, JAX refuses one before 9.10.1.
 _OLDEST_WITH_NEW_CUDNN = (7, 5)
 _CUDNN_OF_OLD_GPUS = "nvidia-cudnn-cu12>=9.10.1,<9.11"
 _PLUGINS = "from importlib.metadata import distributions as d; print(*[x.name for x in d()])"
-# JAX has no words for a machine without the files of a GPU, but an assertion.
+# Without the device files of a GPU, JAX fails with a bare assertion.
 _PROBE = """
 import jax
 try:
@@ -39,37 +39,39 @@ class Node(NamedTuple):
     """The GPUs to use, and how."""
 
     gpus: tuple[Gpu, ...]
-    names: tuple[str, ...]  # the same, as CUDA_VISIBLE_DEVICES takes them
+    names: tuple[str, ...]  # the same GPUs, as CUDA_VISIBLE_DEVICES names them
     capability: tuple[int, int]  # the lowest
     cuda: int
 
     @property
     def kind(self) -> str:
-        """What tells an environment for these GPUs from others."""
+        """The name that environments for these GPUs have in common."""
         old = "-volta" if self.capability < _OLDEST_WITH_NEW_CUDNN else ""
         return f"cuda{self.cuda}{old}"
 
     @property
     def title(self) -> str:
-        """The GPUs for a person, such as `2 x Tesla V100-SXM2-16GB, driver 535.54, CUDA 12`."""
+        """The GPUs in words, such as `2 x Tesla V100-SXM2-16GB, driver 535.54, CUDA 12`."""
         names = [gpu.name for gpu in self.gpus]
         counts = ", ".join(f"{names.count(name)} x {name}" for name in dict.fromkeys(names))
         return f"{counts}, driver {self.gpus[0].driver}, CUDA {self.cuda}"
 
     def requirements(self, jax_version: str) -> list[str]:
-        """What is to be installed beside a jaxlib.
+        """What to install beside a jaxlib.
 
         Raises:
           Refusal: the release has no plugin for this CUDA.
         """
         if self.cuda == 13 and tuple(map(int, jax_version.split(".")[:3])) < _FIRST_WITH_CUDA_13:
             first = ".".join(map(str, _FIRST_WITH_CUDA_13))
-            raise Refusal(f"--cuda 13: jax has it from {first} on, not in {jax_version}; give 12")
+            raise Refusal(
+                f"--cuda 13: jax supports it from {first} on, not in {jax_version}; give 12"
+            )
         old = self.capability < _OLDEST_WITH_NEW_CUDNN
         return [f"jax[cuda{self.cuda}]=={jax_version}", *([_CUDNN_OF_OLD_GPUS] if old else [])]
 
     def settings(self, count: int | None = None) -> dict[str, str]:
-        """The environment of a process that is to use the first so many GPUs, or all of them."""
+        """The environment of a process that uses the first `count` GPUs, or all of them."""
         return {
             "JAX_PLATFORMS": "cuda",
             "CUDA_DEVICE_ORDER": os.environ.get("CUDA_DEVICE_ORDER", "PCI_BUS_ID"),
@@ -80,15 +82,15 @@ class Node(NamedTuple):
 
 
 def examine(python: Interpreter, devices: int | None = None, cuda: int | None = None) -> Node:
-    """The node as it is to be used.
+    """Looks at this node's GPUs, and chooses those to use.
 
     Args:
-      python: where it has JAX's plugin for CUDA 13 installed, that is the CUDA to take.
+      python: if it has JAX's plugin for CUDA 13 installed, CUDA 13 is the default.
       devices: how many GPUs to use; None for all that CUDA_VISIBLE_DEVICES leaves.
-      cuda: 12 or 13, if that is said.
+      cuda: 12 or 13; None for the default.
 
     Raises:
-      Refusal: it cannot be used so.
+      Refusal: the node cannot be used in that way.
     """
     if devices is not None and devices < 1:
         raise Refusal(f"--devices {devices}: give 1 or more")
@@ -122,14 +124,17 @@ def examine(python: Interpreter, devices: int | None = None, cuda: int | None = 
 
 
 def check_environment(python: Path, node: Node, more: dict[str, str] | None = None) -> None:
-    """Has the JAX of an environment look for the GPUs, with more settings where there are some.
+    """Checks that the JAX of an environment finds the GPUs.
+
+    Args:
+      more: environment variables to set beside the node's own.
 
     Raises:
-      Refusal: it does not find them all.
+      Refusal: it does not find all of them.
     """
     done = subprocess.run(
         [str(python), "-c", _PROBE],
-        cwd=python.parent,  # where no folder of the repository can be taken for a package
+        cwd=python.parent,  # from where Python cannot import a folder of the repository
         env=clean_environment() | node.settings() | (more or {}),
         capture_output=True,
         text=True,
@@ -150,14 +155,14 @@ def check_environment(python: Path, node: Node, more: dict[str, str] | None = No
 
 
 def rehearsal(device_kind: str) -> str:
-    """What to say beside a result of devices that are no GPUs, whatever their platform is named."""
+    """What to print beside a result of devices that are CPUs, whatever their platform is called."""
     return "" if device_kind.lower() != "cpu" else " (a rehearsal: these devices are CPUs)"
 
 
 def _visible(gpus: Sequence[Gpu]) -> dict[str, int]:
-    """The GPUs that CUDA_VISIBLE_DEVICES leaves: what to call each, and its place in the list.
+    """The GPUs that CUDA_VISIBLE_DEVICES leaves: the name of each, and its place in `gpus`.
 
-    As in CUDA, a name that is not a GPU's ends the list, and a repeated one counts once.
+    As in CUDA, a name that no GPU has ends the list, and a repeated one counts once.
     """
     if "CUDA_VISIBLE_DEVICES" not in os.environ:
         return {str(gpu.index): place for place, gpu in enumerate(gpus)}
@@ -174,7 +179,7 @@ def _visible(gpus: Sequence[Gpu]) -> dict[str, int]:
 def _place(name: str, gpus: Sequence[Gpu]) -> int | None:
     for place, gpu in enumerate(gpus):
         is_it = name == str(gpu.index) or (name.startswith("GPU-") and gpu.uuid.startswith(name))
-        # An old driver's name for an instance has that of its GPU in it; a new one's stands alone.
+        # An old driver's name of a MIG instance contains its GPU's; a new driver's does not.
         if is_it or name.startswith(f"MIG-{gpu.uuid}/") or (name.startswith("MIG-") and place == 0):
             return place
     return None
@@ -184,7 +189,7 @@ def _chosen(names: list[str], features: list[Features], devices: int | None) -> 
     """The names of the GPUs to use.
 
     Raises:
-      Refusal: there are fewer than are asked for.
+      Refusal: there are fewer than `devices`.
     """
     split = any(each.is_split for each in features)
     usable = 1 if split else len(names)
@@ -218,7 +223,7 @@ def _check(gpu: Gpu, features: Features, cuda: int) -> None:
         raise Refusal(
             f"--platform gpu: GPU {gpu.index} ({gpu.name}) is in compute mode "
             f"{features.compute_mode}, but several processes have to share it; "
-            "use another GPU, or have nvidia-smi --compute-mode=DEFAULT run"
+            "use another GPU, or run nvidia-smi --compute-mode=DEFAULT as root"
         )
 
 

@@ -1,4 +1,4 @@
-"""The headers of a Python to build for, which need not be here. Standard library only."""
+"""Finds the headers of a Python, which need not be installed here. Standard library only."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from refusal import Refusal
 
 
 def headers(target: Target, given: Interpreter | None = None) -> Path:
-    """The folder with that very Python's headers, or with such as serve as well.
+    """Returns the folder with that Python's headers, or with those of a Python that do as well.
 
-    A Python without the GIL has the headers of the one with it and the definition Py_GIL_DISABLED.
-    Those of two machines differ in pyconfig.h alone, and not in what an extension sees of it on
-    64-bit Linux.
+    A free-threaded Python has the headers of the one with the GIL, and defines Py_GIL_DISABLED.
+    The headers of two machines differ only in pyconfig.h, and on 64-bit Linux not in anything that
+    an extension uses.
 
     Args:
       given: a Python to look at first.
 
     Raises:
-      Refusal: there are none here, and Debian has none.
+      Refusal: no installed Python has them, and Debian does not either.
     """
     candidates = [*([given] if given else []), *here(target.version)]
     same = [each for each in candidates if each.version == target.version and each.has_headers]

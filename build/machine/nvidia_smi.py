@@ -1,7 +1,7 @@
-"""What `nvidia-smi` says of this machine's GPUs. Standard library only.
+"""What `nvidia-smi` says about this machine's GPUs. Standard library only.
 
-It is the one program that comes with every driver. It is asked for few fields at a time, since a
-field that an old driver does not know is an error of the whole query.
+It is the one program that comes with every driver. Each query asks for few fields, since a field
+that an old driver does not know makes the whole query fail.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _NUMBERS = (
 
 
 class NoAnswer(Exception):
-    """nvidia-smi is not there, or fails. The text is its own last line."""
+    """nvidia-smi is missing, or fails. The text is the last line of what it said."""
 
 
 class Gpu(NamedTuple):
-    """One GPU, as far as every driver tells."""
+    """One GPU: what every driver knows of it."""
 
     index: int
     uuid: str
@@ -39,37 +39,37 @@ class Gpu(NamedTuple):
 
 
 class Features(NamedTuple):
-    """What decides which CUDA it can have, and who may use it."""
+    """What decides which CUDA a GPU can run, and who may use it."""
 
     capability: tuple[int, int]
-    is_split: bool  # by MIG, into instances of which a process sees one
+    is_split: bool  # by MIG, into instances; a process sees one
     compute_mode: str
 
 
 def gpus() -> list[Gpu]:
-    """The GPUs, in the order of their place on the bus.
+    """The GPUs, in the order of the PCI bus.
 
     Raises:
-      NoAnswer: it does not say.
+      NoAnswer: nvidia-smi does not list them.
     """
     rows = _query("gpu", "index", "uuid", "name", "driver_version")
     return [Gpu(int(index), uuid, name, driver) for index, uuid, name, driver in rows]
 
 
 def features() -> list[Features]:
-    """Of each GPU. Needs a driver that CUDA 12 can use.
+    """The features of each GPU. Needs a driver that supports CUDA 12.
 
     Raises:
-      NoAnswer: it does not say.
+      NoAnswer: nvidia-smi does not list them.
     """
     rows = _query("gpu", "compute_cap", "mig.mode.current", "compute_mode")
     return [Features(_version(cap), mig == "Enabled", mode) for cap, mig, mode in rows]
 
 
 def readings() -> list[dict[str, float | None]]:
-    """What each GPU does just now: clocks in MHz, watts, degrees, per cent, MiB.
+    """What each GPU does just now: clocks in MHz, watts, degrees Celsius, per cent, MiB.
 
-    A figure that a GPU does not tell is None. None at all where nvidia-smi does not answer.
+    A figure that a GPU does not report is None. The list is empty if nvidia-smi does not answer.
     """
     try:
         rows = list(_query("gpu", *_NUMBERS))
@@ -79,7 +79,7 @@ def readings() -> list[dict[str, float | None]]:
 
 
 def processes() -> set[int]:
-    """The numbers of the processes that compute on the GPUs, as far as it tells them."""
+    """The IDs of the processes that compute on the GPUs, as far as nvidia-smi knows them."""
     with contextlib.suppress(NoAnswer):
         return {int(pid) for (pid,) in _query("compute-apps", "pid") if pid.isdigit()}
     return set()
@@ -112,7 +112,7 @@ def _version(text: str) -> tuple[int, int]:
     try:
         return int(major), int(minor or 0)
     except ValueError:
-        raise NoAnswer(f"nvidia-smi says {text!r} for a version") from None
+        raise NoAnswer(f"nvidia-smi gives {text!r} as a version") from None
 
 
 def _number(text: str) -> float | None:

@@ -1,4 +1,4 @@
-"""What there is to know of a Python before building for it. Standard library only."""
+"""Finds Pythons on this machine, and examines them. Standard library only."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from machine.targets import MACHINES, Target
 from refusal import Refusal
 
 OLDEST = (3, 10)
-NEWER = ((3, 14), (3, 13), (3, 12))  # those that the newest jax may want, newest first
+NEWER = ((3, 14), (3, 13), (3, 12))  # those that the newest jax may need, newest first
 
 _PROBE = """
 import importlib.util, json, os, platform, sys, sysconfig
@@ -59,12 +59,12 @@ class Interpreter(NamedTuple):
 
     @property
     def label(self) -> str:
-        """The name that folders for this Python have, such as cp311-x86_64."""
+        """The name of folders for this Python, such as cp311-x86_64."""
         return self.target.label
 
 
 def clean_environment() -> dict[str, str]:
-    """This process's environment without what would change how a Python or a jax behaves."""
+    """This process's environment, without the variables that change how Python or jax behaves."""
     return {
         name: value
         for name, value in os.environ.items()
@@ -73,10 +73,10 @@ def clean_environment() -> dict[str, str]:
 
 
 def examine(python: str | Path) -> Interpreter:
-    """Asks a Python, given as a path or a name on PATH, what it is.
+    """Runs a Python, given as a path or a name on PATH, to learn what it is.
 
     Raises:
-      Refusal: there is none, it does not run, or it is not a CPython that jaxlib has wheels for.
+      Refusal: it is missing, does not run, or is not a CPython that jaxlib has wheels for.
     """
     found = shutil.which(str(python))
     if found is None:
@@ -106,10 +106,10 @@ def examine(python: str | Path) -> Interpreter:
 
 
 def found(versions: Sequence[tuple[int, int]], *, to_build: bool = True) -> Iterator[Interpreter]:
-    """Those of these Pythons that are on PATH or pyenv's, in their order.
+    """The Pythons of these versions that are on PATH or installed by pyenv, in that order.
 
     Args:
-      to_build: whether only those with headers count.
+      to_build: whether to leave out those without headers.
     """
     for version in versions:
         for python in here(version):
@@ -120,9 +120,9 @@ def found(versions: Sequence[tuple[int, int]], *, to_build: bool = True) -> Iter
 
 
 def here(version: tuple[int, int]) -> Iterator[Interpreter]:
-    """The Pythons of a version that are on PATH or pyenv's, with and without the GIL."""
+    """The Pythons of a version that are on PATH or pyenv's, including free-threaded ones."""
     for candidate in _candidates("{}.{}".format(*version)):
-        # pyenv has a program of every name on PATH, most of which only say so.
+        # pyenv puts a program of every name on PATH; for most versions it only prints an error.
         with contextlib.suppress(Refusal):
             python = examine(candidate)
             if python.version == version:
@@ -130,7 +130,7 @@ def here(version: tuple[int, int]) -> Iterator[Interpreter]:
 
 
 def here_for(target: Target) -> Interpreter | None:
-    """A Python of this machine that runs what is built for a target, if there is one."""
+    """A Python on this machine that can run what is built for a target, or None."""
     return next((python for python in here(target.version) if python.target == target), None)
 
 

@@ -1,6 +1,6 @@
-"""The Debian packages that the build needs, found by looking for what is in them.
+"""Installs the Debian packages that the build needs, if what they contain is missing.
 
-A Bazel, Abseil or Python that came another way counts as much. Standard library only.
+A Bazel, Abseil or Python that was installed in another way is as good. Standard library only.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ def missing(
     """The names of the packages to install, sorted.
 
     Args:
-      pythons: those that have to have ensurepip, and headers where anything is built.
-      more: packages of `_FOUND_BY` that are needed beside those that all builds need.
+      pythons: those that need ensurepip, and headers if anything is built.
+      more: packages of `_FOUND_BY` that are needed beside those that every build needs.
 
     Raises:
       Refusal: a Python that is not the distribution's lacks its headers or ensurepip, which no
-        package could add.
+        package can add.
     """
     needed = (_ALWAYS if builds else set()) | set(more)
     names = {name for name in needed if not _is_there(_FOUND_BY[name])}
@@ -66,10 +66,11 @@ def _missing_of_python(python: Interpreter, builds: bool) -> set[str]:
 
 
 def install(names: list[str]) -> None:
-    """Installs packages with apt-get, naming them first, as root or where sudo asks for nothing.
+    """Names the packages, and installs them with apt-get, as root or through sudo.
 
     Raises:
-      Refusal: neither is so, or apt-get fails; the message has the command for a person to run.
+      Refusal: this user is not root and sudo asks for a password, or apt-get fails; the message
+        has the command to run by hand.
     """
     prefix = _root_prefix()
     command = f"apt-get update && apt-get install --yes --no-install-recommends {' '.join(names)}"
@@ -88,7 +89,7 @@ def install(names: list[str]) -> None:
 
 
 def _root_prefix() -> list[str] | None:
-    """What to put before a command so that it runs as root, or None where that is not given."""
+    """What to put before a command so that it runs as root, or None if this user may not."""
     if os.geteuid() == 0:
         return []
     sudo = shutil.which("sudo")

@@ -1,4 +1,4 @@
-"""What an extension is built for: a CPython, and a machine. Standard library only."""
+"""What an extension is built for: a CPython and a machine. Standard library only."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _TAG = re.compile(r"cp3(\d{1,2})(t?)")
 
 
 class Target(NamedTuple):
-    """A CPython on Linux that jaxlib has wheels for, whether or not it is here."""
+    """A CPython on Linux that jaxlib has wheels for, installed here or not."""
 
     version: tuple[int, int]
     free_threaded: bool
@@ -41,7 +41,7 @@ class Target(NamedTuple):
 
 
 def is_tag(text: str) -> bool:
-    """Whether that has the form of such a tag."""
+    """Whether the text has the form of a Python's tag, such as cp313 or cp314t."""
     return _TAG.fullmatch(text) is not None
 
 
@@ -49,9 +49,11 @@ def target(abi: str, machine: str) -> Target:
     """The target that a tag such as cp313 or cp314t names.
 
     Raises:
-      Refusal: it names none.
+      Refusal: it is not a tag.
     """
     match = _TAG.fullmatch(abi)
     if match is None:
-        raise Refusal(f"--python {abi}: is no Python's tag; give one such as cp313 or cp314t")
+        raise Refusal(
+            f"--python {abi}: is not the tag of a Python; give one such as cp313 or cp314t"
+        )
     return Target((3, int(match[1])), bool(match[2]), machine)

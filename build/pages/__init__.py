@@ -1,1 +1,1 @@
-"""What the README and the pages of docs/ show as figures. `figures` has the contract."""
+"""The figures in the README and in docs/. `figures` has the contract."""

@@ -25,12 +25,12 @@ def made_on() -> str:
 
 
 def goals() -> str:
-    """Which goals were met."""
+    """The goals, and whether each was met."""
     return "\n".join(markdown.goals(_run()))
 
 
 def pause() -> str:
-    """What the calls after the first pay beyond steady ones."""
+    """How much longer the calls after the first take than steady ones."""
     found = of(_run()["figures"], measure="pause", figure="extra, cold")
     rows = []
     for n in values_of(found, "n"):
@@ -41,7 +41,7 @@ def pause() -> str:
 
 
 def respelled() -> str:
-    """What the rule and JAX's own conversion cost where every key is respelled, in words."""
+    """The cost of the rule and of JAX's own conversion if every key is respelled, in words."""
     rows = of(_run()["figures"], measure="miss", variant="ours", case="all keys, respelled")
     each = [
         f"{n:,}: {_one(rows, n=n, figure='rule')} us for the rule, "
@@ -52,14 +52,14 @@ def respelled() -> str:
 
 
 def explaining() -> str:
-    """What explaining costs beside a slow dispatch of 1,000 outputs, in words."""
+    """The cost of explaining, relative to a slow dispatch with 1,000 outputs, in words."""
     rows = of(_run()["figures"], measure="miss", figure="explaining / slow dispatch", n=1000)
     values = [each["value"] for each in rows]
     return f"{min(values):.1f} to {max(values):.1f} % of a slow dispatch with 1,000 outputs"
 
 
 def share() -> str:
-    """What part of a slow dispatch the rule is, in words, by the kind of outputs."""
+    """The part of a slow dispatch that the rule takes, for each kind of outputs, in words."""
     rows = of(_run()["figures"], measure="miss", figure="rule / slow dispatch", variant="ours")
     return "; ".join(
         f"{_range(of(rows, case=case), lambda value: f'{value:.2g}')} % with {case}"

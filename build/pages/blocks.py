@@ -1,12 +1,12 @@
-"""The blocks of the pages that are made of figures.
+"""Fills the blocks of figures in the pages. A block is on lines of its own, or within a line:
 
     <!-- figures: MODULE.FUNCTION -->
-    whatever FUNCTION() of pages/MODULE.py returns
+    what FUNCTION() of pages/MODULE.py returns
     <!-- /figures -->
 
-stands on lines of its own or within a line. Two pages are written whole by their commands, and
-compared in the same way: a `summary.md` of `build.py bench` with the `results.json` beside it, and
-`docs/systems.md` of `build.py systems` with its rows.
+Commands write two kinds of pages as a whole, which are compared in the same way: `summary.md` of
+`build.py bench`, with the `results.json` beside it, and `docs/systems.md` of `build.py systems`,
+with its rows.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def changed() -> Iterator[tuple[Path, str]]:
     """Each page that differs from its figures, and the text that it should have.
 
     Raises:
-      Refusal: a block names a function that is not there.
+      Refusal: a block names a function that does not exist.
     """
     for path in pages():
         before = path.read_text()
@@ -44,7 +44,7 @@ def changed() -> Iterator[tuple[Path, str]]:
 
 
 def _whole(path: Path) -> str:
-    """The text of a page that a command writes whole, or nothing for another."""
+    """The text of a page that a command writes as a whole, or nothing for any other page."""
     results = path.parent / "results.json"
     if results.is_file():
         return markdown.document(json.loads(results.read_text()))
@@ -70,6 +70,6 @@ def _content(path: Path, name: str) -> str:
     except (ModuleNotFoundError, AttributeError) as error:
         raise Refusal(
             f"{path}: has figures {name}, but there is no function {function or '(none)'} in "
-            f"build/pages/{module}.py; write it, or take the block out"
+            f"build/pages/{module}.py; write it, or delete the block"
         ) from error
     return write().strip()

@@ -1,4 +1,4 @@
-"""docs/reliability.md and docs/upstream_pr.md: what JAX's own tests give."""
+"""Figures of JAX's own tests, for docs/reliability.md and docs/upstream_pr.md."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pages import figures
 
 
 def tables() -> str:
-    """A table for each release and each way that `build.py conformance` ran in full."""
+    """A table for each full run of `build.py conformance`."""
     found = figures.all_kept("conformance-")
     return "\n\n".join(map(_table, found)) or figures.not_run(
         "python3 build/build.py conformance --jax-source DIR"
@@ -15,7 +15,7 @@ def tables() -> str:
 
 
 def simulated() -> str:
-    """What they give with the comparison simulated, in a line."""
+    """The results with the comparison simulated, in a line."""
     found = figures.kept("conformance-simulated-0.10.2")
     if found is None:
         return figures.not_run("python3 build/build.py conformance --simulate-comparison")

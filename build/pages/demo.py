@@ -1,4 +1,4 @@
-"""The README's tables: what `build.py demo` shows of stock and of ours."""
+"""Figures of `build.py demo`, for the README."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _Rows = list[dict]
 
 
 def report() -> str:
-    """The report's program: a row for each case, or two where a cold and a warm run differ."""
+    """The report's program: a row for each case, or two if a cold and a warm run differ."""
     rows = [
         [stock["case"], _run(stock), *_pair(stock, ours, _entries), *_pair(stock, ours, _spec)]
         for stock, ours in _pairs(_kept(), 1)
@@ -25,7 +25,7 @@ def report() -> str:
 
 
 def kind() -> str:
-    """The kind: key arrays, on each stock release there are figures of, and with the fix."""
+    """The other spellings, on each stock release that has figures, and with the fix."""
     releases = sorted(_releases(), key=lambda each: Version(each["exact"]["jax"]))
     columns = [[_entries(row) for row in _rows(each, "stock", 2)] for each in releases]
     columns.append([_entries(row) for row in _rows(_kept(), "ours", 2)])
@@ -35,7 +35,7 @@ def kind() -> str:
 
 
 def cost() -> str:
-    """What the slow call of the first program costs, in words."""
+    """The cost of the slow call in the first program, in words."""
     times = _kept()["measured"]["slow / steady ms"]
     stock, ours = (times[side][0].split(" / ") for side in ("stock", "ours"))
     return (
@@ -45,7 +45,7 @@ def cost() -> str:
 
 
 def seconds() -> str:
-    """How long the command takes, the first time and the next, in words."""
+    """How long the command takes the first time and the next, in words."""
     times = [figures.kept(f"demo-{which}") for which in ("first", "again")]
     if None in times:
         return "How long it takes has not been measured at a commit of this history."
@@ -93,7 +93,7 @@ def _run(row: dict) -> str:
 
 
 def _merged(rows: list[list[str]]) -> Iterator[list[str]]:
-    """The rows, with those that are the same cold and warm in one."""
+    """The rows, where a cold and a warm run with the same cells share one."""
     waiting: list[str] = []
     for row in rows:
         if waiting and [waiting[0], *waiting[2:]] == [row[0], *row[2:]]:

@@ -1,4 +1,4 @@
-"""docs/upstream_pr.md: what the designs that were tried get wrong."""
+"""Figures of `build.py designs`, for docs/upstream_pr.md."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pages import figures
 
 
 def tables() -> str:
-    """A table for each release that `build.py designs` ran on."""
+    """A table for each release that was compared."""
     found = figures.all_kept("designs-")
     return "\n\n".join(map(_table, found)) or figures.not_run("python3 build/build.py designs")
 

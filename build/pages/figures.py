@@ -1,30 +1,30 @@
-"""Figures: what a command found out, in a file, so that no page has a number that was typed.
+"""Keeps the results of commands in files, so that no page has a number that somebody typed.
 
-    figures.record("conformance", COMMAND, exact={...}, measured={...})   # at a command's end
-    build.py pages --take conformance     # keeps it in docs/figures/, and writes the pages again
-    build.py pages --take                 # the same with all that were left at this commit
-    build.py pages --check                # fails where a page says something else
+    figures.record("conformance", COMMAND, exact={...}, measured={...})   # at the end of a command
+    build.py pages --take conformance     # copies it to docs/figures/, and rewrites the pages
+    build.py pages --take                 # the same for all that commands left at this commit
+    build.py pages --check                # fails if a page differs from its figures
 
-A command that a page quotes calls `record`, which writes `.build/figures/NAME.json`:
+A command whose results a page shows calls `record`, which writes `.build/figures/NAME.json`:
 
-    name      what the file is called; one for each thing that is measured on its own
-    command   the command line that gives it
-    commit    the commit it was run at; with a plus where code differs from that commit
-    machine   what it ran on
+    name      the name of the file; each thing that is measured separately has one
+    command   the command line to repeat it
+    commit    the commit that the command ran at; a plus follows if the code had local changes
+    machine   the machine that it ran on
     exact     what has to be the same on every machine: entries, outcomes, names
-    measured  what need not be: times, sizes, counts that depend on what a machine has installed
+    measured  what may differ: times, sizes, counts that depend on what a machine has installed
 
-`docs/figures/NAME.json` is the same file, kept. A page shows it in a block, which a function of a
+`docs/figures/NAME.json` is a copy of that file. A page shows it in a block, which a function of a
 module in this folder writes (see `blocks`):
 
     <!-- figures: conformance.table -->
     <!-- /figures -->
 
-So a new figure needs three things: the call of `record`, a module here with a function that reads
-`kept(NAME)` and returns Markdown, and a block in a page. `--check` refuses a page that differs from
-its figures, figures of a commit that is not in the history, and figures whose `exact` part differs
-from that of the last run of the command at the commit that is checked out. So push first, run the
-command, and take its figures then: a rebase would leave them with a commit that is nowhere.
+A new figure needs three things: a call of `record`, a module here with a function that reads
+`kept(NAME)` and returns Markdown, and a block in a page. `--check` fails if a page differs from its
+figures, if figures are of a commit that is not in the history, or if their `exact` part differs
+from that of the command's last run at the commit that is checked out. So push first, then run the
+command and take its figures: after a rebase, their commit would not exist.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from run import hardware
 
 KEPT = ROOT / "docs" / "figures"
 FRESH = STATE / "figures"
-_WIDTH = 200  # of a line of these files
+_WIDTH = 200  # of a line in these files
 
 Figures = dict[str, Any]
 
@@ -51,7 +51,7 @@ def record(
     exact: dict[str, Any] | None = None,
     measured: dict[str, Any] | None = None,
 ) -> None:
-    """Writes what a command found out, for `build.py pages --take` and `--check`.
+    """Writes the results of a command, for `build.py pages --take` and `--check`.
 
     Raises:
       Refusal: the file cannot be written.
@@ -71,7 +71,7 @@ def record(
 
 
 def _as_json(value: object, depth: int = 0) -> str:
-    """JSON in which whatever fits on a line is on one, so a changed figure changes a line."""
+    """JSON in which each value that fits on a line is on one, so that diffs are short."""
     line = json.dumps(value)
     if len(line) <= _WIDTH or not isinstance(value, dict | list):
         return line
@@ -84,24 +84,24 @@ def _as_json(value: object, depth: int = 0) -> str:
 
 
 def kept(name: str) -> Figures | None:
-    """The figures of that name in docs/figures, or None where none were taken."""
+    """The figures of that name in docs/figures, or None if none were taken."""
     return _read(KEPT / f"{name}.json")
 
 
 def all_kept(prefix: str) -> list[Figures]:
-    """The figures whose names begin with that, sorted by name."""
+    """The figures whose names begin with `prefix`, sorted by name."""
     return [each for path in sorted(KEPT.glob(f"{prefix}*.json")) if (each := _read(path))]
 
 
 def source(of: Figures) -> str:
-    """Where figures come from: a line to put above a table of them."""
+    """The command, commit and machine of figures: a line to put above their table."""
     machine = of["machine"]
     on = f"{machine['cores']} cores, {machine['cpu']}, {machine['system']}"
     return f"`{of['command']}` at commit {of['commit'][:10]} ({on}):"
 
 
 def not_run(command: str) -> str:
-    """What a page says where there are no figures."""
+    """What a page says if there are no figures."""
     return f"Not run yet at a commit of this history: `{command}` gives it."
 
 
@@ -113,15 +113,15 @@ def fresh() -> list[str]:
 
 
 def take(name: str) -> None:
-    """Keeps the figures of a command's last run.
+    """Copies the figures of a command's last run to docs/figures.
 
     Raises:
-      Refusal: there are none, or they are of code that no commit of this history has.
+      Refusal: there are none, or they belong to no commit of this history.
     """
     fresh = _read(FRESH / f"{name}.json")
     if fresh is None:
         there = ", ".join(sorted(path.stem for path in FRESH.glob("*.json"))) or "none"
-        raise Refusal(f"--take {name}: no command has left such figures; there are: {there}")
+        raise Refusal(f"--take {name}: no command left such figures; there are: {there}")
     if fault := _fault_of_commit(fresh):
         raise Refusal(f"--take {name}: {fault}; run {fresh['command']} again")
     KEPT.mkdir(parents=True, exist_ok=True)
@@ -130,7 +130,7 @@ def take(name: str) -> None:
 
 
 def faults() -> list[str]:
-    """A line for each file of figures in docs that does not hold."""
+    """A line for each file of figures in docs that is stale or of no commit in the history."""
     found = [
         f"{path.relative_to(ROOT)}: {fault}; run {kept_one['command']}, "
         f"then build.py pages --take {path.stem}"
@@ -145,7 +145,7 @@ def faults() -> list[str]:
 
 def _fault(figures: Figures) -> str:
     fresh = _read(FRESH / f"{figures['name']}.json")
-    # An older run says nothing of this checkout.
+    # An older run says nothing about this checkout.
     is_of_this_checkout = fresh is not None and fresh["commit"] == hardware.commit()
     if is_of_this_checkout and fresh["exact"] != figures["exact"]:
         return f"is stale: the command gives something else now, see {FRESH}"
@@ -155,12 +155,12 @@ def _fault(figures: Figures) -> str:
 def _fault_of_commit(figures: Figures) -> str:
     commit = figures["commit"]
     if commit.endswith("+"):
-        return f"was made of {commit[:12]} and changes that are in no commit"
+        return f"is of {commit[:12]} with changes that are in no commit"
     return "" if _in_history(commit) else f"is of {commit[:12]}, which is not in the history"
 
 
 def _in_history(commit: str) -> bool:
-    """Whether the checkout comes after that commit; where git cannot tell, it passes."""
+    """Whether that commit is in the history. If git cannot tell, the answer is yes."""
     git = ["git", "-C", str(ROOT)]
     quiet = {"check": False, "capture_output": True, "text": True}
     shallow = subprocess.run([*git, "rev-parse", "--is-shallow-repository"], **quiet)
@@ -171,10 +171,10 @@ def _in_history(commit: str) -> bool:
 
 
 def _read(path: Path) -> Figures | None:
-    """A file of figures, or None where there is none.
+    """The figures in a file, or None if there is no file.
 
     Raises:
-      Refusal: `record` did not write it.
+      Refusal: the file is not one that `record` wrote.
     """
     try:
         facts = json.loads(path.read_text())

@@ -1,4 +1,4 @@
-"""docs/reliability.md: what `build.py promise` gives."""
+"""Figures of `build.py promise`, for docs/reliability.md."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pages import figures
 
 
 def counts() -> str:
-    """The table, with where it comes from."""
+    """The table, below its source."""
     found = figures.kept("promise")
     if found is None:
         return figures.not_run("python3 build/build.py promise")

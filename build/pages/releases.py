@@ -1,4 +1,4 @@
-"""docs/reliability.md: what the Python tests give on each release."""
+"""Figures of the Python tests on each release, for the README and docs/reliability.md."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _COMMAND = "python3 build/build.py test --releases all"
 
 
 def matrix() -> str:
-    """A row for each test module, a column for each release."""
+    """A table with a row for each test module and a column for each release."""
     found = sorted(figures.all_kept("test-"), key=_version)
     if not found:
         return figures.not_run(_COMMAND)

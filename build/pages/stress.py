@@ -1,4 +1,4 @@
-"""docs/reliability.md: what `build.py stress` gives."""
+"""Figures of `build.py stress`, for docs/reliability.md."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _COUNTERS = {
 
 
 def load() -> str:
-    """Both tables, with where they come from."""
+    """Both tables, below their source."""
     found = figures.all_kept("stress-")
     if not found:
         return figures.not_run("python3 build/build.py stress")
@@ -32,7 +32,7 @@ def load() -> str:
 
 
 def tables(runs: Sequence[dict]) -> str:
-    """What the runs gave: threads, and memory."""
+    """A table for the threads, and one for the memory."""
     threads = [each for each in runs if each["program"] == "threads"]
     functions = [each for each in runs if each["program"] == "functions"]
     return "\n\n".join([_threads(threads), _functions(functions)])

@@ -1,7 +1,7 @@
-"""Where the fix goes in jaxlib's own sources. The one place to fix when upstream's layout changes.
+"""The places in jaxlib's own sources that the fix changes. Fix these if upstream's layout changes.
 
-A place is found by names only, from which `Edit` walks to it. Of upstream's text there are only
-the lines that change.
+An `Edit` finds its place by the names before it. Of upstream's text, this file has only those names
+and the lines that change.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ class Edit(NamedTuple):
     """One replacement of `old` by `new` in a file."""
 
     file: str
-    anchors: tuple[str, ...]  # each is there once after the one before it, and `old` after the last
+    anchors: tuple[str, ...]  # each occurs once after the one before it; `old` follows the last
     old: str
     new: str
-    end: str = ""  # where to stop looking for `old`; the end of the file where empty
+    end: str = ""  # where to stop looking for `old`; empty for the end of the file
 
 
 def edits(release: Release, parts: Sequence[str] = PARTS) -> list[Edit]:
-    """What changes in the files that a release has."""
+    """The edits to the files of a release."""
     changes = {COMPARISON: _comparison, TABLE: _table}
     return [edit for part in parts for edit in changes[part](release)]
 
@@ -43,7 +43,7 @@ def new_files(parts: Sequence[str] = PARTS) -> dict[str, str]:
 
 
 def _comparison(release: Release) -> list[Edit]:
-    # Until 0.9 a PartitionSpec was an object of C++.
+    # Until 0.9, PartitionSpec was a C++ class.
     as_spelled = "*a_named_sharding->spec() == *b_named_sharding->spec()"
     if release >= (0, 10):
         as_spelled = "a_named_sharding->spec().equal(b_named_sharding->spec())"
@@ -138,7 +138,7 @@ def _table(release: Release) -> list[Edit]:
 
 
 def _made_on_a_hit(release: Release) -> tuple[str, str]:
-    """Some arguments of the PyArrays that a hit makes, as they are and as they are to be."""
+    """Some arguments of the PyArrays that a hit makes, before and after the change."""
     line = f"\n{' ' * 8}"
     logical, physical = "cache_entry->out_shardings[i],", "cache_entry->physical_out_shardings[i],"
     client, array = "cache_entry->executable->client(),", "std::move(output_arrays[i]),"
@@ -149,7 +149,7 @@ def _made_on_a_hit(release: Release) -> tuple[str, str]:
 
 
 def _physical_assertion() -> list[Edit]:
-    """What jax 0.11 changed too, when it made these shardings physical in Python."""
+    """The changes to JAX's tests that jax 0.11 made, too, with its own fix."""
     pinned = ("def test_partial_sharded_prng_key_inp(", "base_array.sharding")
     wrapped = f",\n{' ' * 21}NamedSharding("
     return [
@@ -163,7 +163,7 @@ def _template(name: str) -> str:
 
 
 def _of_namespace_jax(name: str) -> str:
-    """What a file of ours has in `namespace jax`, which upstream's file is in already."""
+    """The part of our file in `namespace jax`, without the namespace's own lines."""
     text = (ROOT / "jaxlib" / name).read_text(encoding="utf-8")
     return text.split("namespace jax {\n")[1].split("}  // namespace jax\n")[0].lstrip("\n")
 
@@ -178,7 +178,7 @@ def _test_target(name: str, before: str) -> Edit:
 
 
 def apply(edit: Edit, text: str) -> str:
-    """`text` with the edit made; unchanged where it has been made.
+    """`text` with the edit made. Unchanged if it was made before.
 
     Raises:
       Refusal: the layout is not the expected one.
@@ -190,7 +190,7 @@ def apply(edit: Edit, text: str) -> str:
 
 
 def undo(edit: Edit, text: str) -> str:
-    """`text` with the edit undone; unchanged where it has not been made.
+    """`text` with the edit undone. Unchanged if it was not made.
 
     Raises:
       Refusal: the layout is not the expected one.

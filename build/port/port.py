@@ -1,4 +1,4 @@
-"""`build.py port`: puts the fix into a checkout of jax, whose own build then makes jaxlib with it.
+"""`build.py port`: applies the fix to a checkout of jax, whose own build then includes it.
 
 Standard library only.
 """
@@ -17,7 +17,7 @@ from refusal import Refusal, refusing_os_errors
 
 VERSION = "jax/version.py"
 
-Texts = Mapping[str, "str | None"]  # a file's path in the checkout and its text; None: no file
+Texts = Mapping[str, "str | None"]  # a file's path in the checkout, and its text or None
 
 
 def port(
@@ -31,7 +31,7 @@ def port(
     """Makes or undoes parts of the change in a checkout, or shows what it would change.
 
     Raises:
-      Refusal: it is not a clean checkout of a jax with the known layout. Nothing is changed then.
+      Refusal: it is not a clean checkout of a jax with the known layout. Nothing changes then.
     """
     edits = anchors.edits(_require_jax(source), parts)
     _require_files(source, [edit.file for edit in edits])
@@ -72,7 +72,7 @@ def _git(source: Path, *arguments: str) -> str:
 
 
 def _require_jax(source: Path) -> anchors.Release:
-    """The release that the checkout is of."""
+    """The release of the checkout."""
     if not source.is_dir():
         raise Refusal(f"{source}: no such folder; give --jax-source a git checkout of jax")
     _require_files(source, [VERSION])
@@ -101,7 +101,7 @@ def _require_clean(source: Path) -> None:
 
 
 def _texts(source: Path, names: Iterable[str]) -> dict[str, str | None]:
-    """What is there now of some files."""
+    """The texts of some files now."""
     with refusing_os_errors(f"read {source}"):
         return {name: _text(source / name) for name in names}
 
@@ -109,7 +109,7 @@ def _texts(source: Path, names: Iterable[str]) -> dict[str, str | None]:
 def _text(file: Path) -> str | None:
     if not file.exists():
         return None
-    # Its line ends, and bytes that are not UTF-8, stay as they are.
+    # Keeps line ends, and bytes that are not UTF-8.
     with file.open(encoding="utf-8", errors="surrogateescape", newline="") as stream:
         return stream.read()
 
@@ -121,7 +121,7 @@ def _changed(
     revert: bool,
     force: bool,
 ) -> dict[str, str | None]:
-    """What the files are to be."""
+    """The texts of the files after the change."""
     after = dict(before)
     change = anchors.undo if revert else anchors.apply
     for edit in edits:
@@ -148,7 +148,7 @@ def _difference(name: str, before: str | None, after: str | None) -> str:
 
 
 def _write(source: Path, changes: Texts) -> None:
-    """Writes all of the changes, or none where one cannot be written."""
+    """Writes all changes, or none if one cannot be written."""
     staged: dict[Path, Path] = {}
     try:
         with refusing_os_errors(f"write to {source}"):
@@ -166,7 +166,7 @@ def _write(source: Path, changes: Texts) -> None:
 
 
 def _stage(file: Path, text: str) -> Path:
-    """A copy of what `file` is to be, beside it."""
+    """Writes a file's new text to a copy beside it."""
     copy = file.with_name(f".{file.name}.port")
     try:
         with copy.open("w", encoding="utf-8", errors="surrogateescape", newline="") as stream:

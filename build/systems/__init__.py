@@ -1,5 +1,5 @@
-"""Our wheel on systems, machines and Pythons other than this one: `build.py systems`.
+"""`build.py systems`: tries our wheel on other systems, machines and Pythons.
 
-A module is one kind of system. Its `tried` makes what it needs, yields a Row for each check, and
-raises Refusal where it cannot go on.
+Each kind of system is a module. Its `tried` makes what it needs, yields a Row for each check, and
+raises Refusal if it cannot go on.
 """

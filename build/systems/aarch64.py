@@ -1,8 +1,8 @@
-"""aarch64 on another machine, by qemu's emulation of its programs: the report's program, key tests.
+"""Runs the report's program and the key tests on aarch64, which qemu emulates.
 
-The system is Debian's packages, unpacked: nothing of theirs runs to install them. The kernel hands
-its programs to qemu inside a user namespace of the command's own (Linux 6.7), so that this machine
-knows of it neither before nor after.
+The system consists of Debian's packages, which are unpacked without running their install scripts.
+The kernel passes its programs to qemu only inside the command's own user namespace (Linux 6.7), so
+that nothing changes on this machine.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from systems.output import told
 _SUITE = "trixie"
 _MACHINE = "aarch64"
 _EMULATOR = "qemu-aarch64-static"
-# An ELF program of 64 bits, little end first, for the machine of number 183, any kind of system.
+# A 64-bit little-endian ELF program for machine 183, with any OS ABI.
 _MAGIC = (
     r"\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\xb7\x00",
     r"\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff",
@@ -39,7 +39,7 @@ shift 2
 for each in dev proc sys; do mount --rbind "/$each" "$root/$each"; done
 exec chroot "$root" env --ignore-environment --chdir={chroot.CLONE} "$@"
 """
-# All names that wheels for such a machine go by, up to the C library of the system above.
+# All platforms that wheels for this machine name, up to the C library of the system above.
 _PLATFORMS = ("manylinux2014", "manylinux_2_17", "manylinux_2_27", "manylinux_2_28")
 _SITE = Path("usr/lib/python3/dist-packages")
 _SETTINGS = {
@@ -52,10 +52,10 @@ _SETTINGS = {
 
 
 def tried(folder: Path) -> Iterator[Row]:
-    """The rows: the report's program, key tests.
+    """Yields two rows: the report's program, and the key tests.
 
     Raises:
-      Refusal: this machine is one itself, or lacks the emulator.
+      Refusal: this machine is aarch64 itself, or lacks the emulator.
     """
     if platform.machine() == _MACHINE:
         raise Refusal("this machine is aarch64 itself; run build.py demo and build.py test")
@@ -75,13 +75,16 @@ def tried(folder: Path) -> Iterator[Row]:
 
 
 def run(root: Path, command: Sequence[str], *, fails: bool = False) -> str:
-    """Runs a command of the other machine's, shows what it says, and returns that.
+    """Runs a command of the emulated system, shows its output, and returns it.
+
+    Args:
+      fails: whether the command may fail.
 
     Raises:
       Refusal: it failed, and may not.
     """
     magic, mask = _MAGIC
-    # F: the emulator is opened now, here, since the system has none.
+    # F: the kernel opens the emulator now, outside of the system, which has none.
     rule = f":{_MACHINE}:M::{magic}:{mask}:{shutil.which(_EMULATOR)}:F"
     settings = [f"{name}={value}" for name, value in _SETTINGS.items()]
     outside = ["unshare", "--map-root-user", "--mount", "--propagation", "private"]
@@ -90,7 +93,7 @@ def run(root: Path, command: Sequence[str], *, fails: bool = False) -> str:
 
 
 def _system(root: Path) -> Path:
-    """Unpacks it, unless it is there."""
+    """Unpacks the system, unless it is there."""
     made = root / "made-by-unpacking"
     if made.is_file():
         return root
@@ -108,7 +111,7 @@ def _system(root: Path) -> Path:
 
 
 def _install(root: Path, version: str, wheel: Path) -> None:
-    """Unpacks our wheel, and what the key tests need, to where its Python looks for packages."""
+    """Unpacks our wheel and what the key tests need into the system's folder of Python packages."""
     target = root / _SITE
     shutil.rmtree(target, ignore_errors=True)
     tag = "cp" + "".join(version.split(".")[:2])
@@ -126,6 +129,6 @@ def _of_reproduction(said: str) -> str:
             report = json.loads(line)
             wrong = [row["case"] for row in report["rows"] if not row["ok"]]
             if report["fixed"] and report["rows"] and not wrong:
-                return "every figure is the goal's"
+                return "every row reaches its goal"
             return f"FAILED: {', '.join(wrong) or 'the rule is not on'}"
     return results.of_pytest(said)

@@ -1,6 +1,6 @@
-"""A machine where nothing may be installed: a finished wheel of ours, and a user who is not root.
+"""Tries a finished wheel of ours where nothing may be installed, as a user who is not root.
 
-Of what the build needs it has only python3 and its venv.
+The system has only python3 and its venv, and nothing else that the build needs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _NOT_THERE = ("bazel", "c++", "cc", "clang", "g++", "gcc", "git", "ld", "sudo")
 
 
 def tried(folder: Path) -> Iterator[Row]:
-    """The one row."""
+    """Yields one row: the demo of a finished wheel."""
     root = chroot.made(folder / "bare", _SUITE, "python3", "python3-venv")
     version = chroot.run(root, ["python3", "--version"]).split()[-1]
     found = chroot.run(root, ["which", *_NOT_THERE], fails=True).split()
@@ -37,6 +37,6 @@ def tried(folder: Path) -> Iterator[Row]:
         cwd=chroot.CLONE,
         fails=True,
     )
-    check = "demo --wheel, not as root, with python3 and its venv alone"
+    check = "demo --wheel, not as root, with only python3 and its venv"
     built = wheels.origin(wheel)
     yield Row("Debian 13", "x86_64", version, JAXLIB, built, check, results.of_demo(said))

@@ -1,8 +1,8 @@
-"""A Debian system in a folder: made by debootstrap, and entered by chroot, as root only.
+"""A Debian system in a folder: debootstrap makes it, chroot enters it. Only root can do either.
 
-What is mounted in it is so in a mount namespace of the command's own, and gone when that ends: the
-folder can be deleted at any time. It asks the mirror that this machine's apt asks, and trusts the
-certificates that this machine trusts. Standard library only.
+Each command has its own mount namespace, whose mounts end with it, so that the folder can be
+deleted at any time. The system uses this machine's mirror of Debian, and trusts its certificates.
+Standard library only.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from paths import ROOT
 from refusal import Refusal, refusing_os_errors
 from systems.output import told
 
-CLONE = Path("/home/clone")  # where the repository is in it
-USER = "user"  # who is not root there
+CLONE = Path("/home/clone")  # where the repository is in the system
+USER = "user"  # a user of the system who is not root
 _MADE = "made-by-debootstrap"
 _CERTIFICATES = "/etc/certificates-of-the-host.crt"
 _ON_THE_HOST = Path("/etc/ssl/certs/ca-certificates.crt")
-# A mirror may stand still for weeks, after which apt calls its index expired.
+# The index of a mirror that was not updated for weeks counts as expired.
 _APT = 'Acquire::Check-Valid-Until "false";\nAPT::Install-Recommends "false";\n'
 _ENTER = """
 set -e
@@ -36,7 +36,7 @@ exec chroot --userspec="$user" "$root" "$@"
 
 
 def require(*programs: str) -> None:
-    """Looks for what a system is made and entered with.
+    """Checks that the programs to make and enter a system are here.
 
     Raises:
       Refusal: this is not root, or a program is missing.
@@ -49,7 +49,7 @@ def require(*programs: str) -> None:
 
 
 def made(root: Path, suite: str, *packages: str) -> Path:
-    """Makes the system, from nothing unless it is there, and installs packages in it.
+    """Makes the system, unless it is there, and installs packages in it.
 
     Raises:
       Refusal: this is not root, or the system cannot be made.
@@ -60,7 +60,7 @@ def made(root: Path, suite: str, *packages: str) -> Path:
             shutil.rmtree(root, ignore_errors=True)
             cache = root.parent / "packages"
             cache.mkdir(parents=True, exist_ok=True)
-        # This debootstrap may not know the suite's name; all of them are made as sid is.
+        # This debootstrap may not know the suite's name. Its script for sid fits all of them.
         names = [suite, str(root), mirror(), "sid"]
         told(["debootstrap", "--variant=minbase", f"--cache-dir={cache}", *names])
         (root / "etc/apt/apt.conf.d/99made").write_text(_APT)
@@ -81,16 +81,16 @@ def run(
     settings: Mapping[str, str] | None = None,
     fails: bool = False,
 ) -> str:
-    """Runs a command in it, shows what it says, and returns that.
+    """Runs a command in the system, shows its output, and returns it.
 
     Args:
-      fails: whether it may end with a status that is not 0.
+      fails: whether the command may fail.
 
     Raises:
-      Refusal: it did, and may not.
+      Refusal: it failed, and may not.
     """
     with refusing_os_errors(f"write to {root}"):
-        # The other processes of a jax.distributed run are looked up by this machine's own name.
+        # jax.distributed looks up its other processes by this machine's name.
         for name in ("etc/hosts", "etc/resolv.conf"):
             shutil.copyfile(Path("/", name), root / name)
         shutil.copyfile(_ON_THE_HOST, root / _CERTIFICATES.lstrip("/"))
@@ -110,7 +110,7 @@ def run(
 
 
 def copy_repository(root: Path, user: str = "root") -> None:
-    """Copies the repository there, and makes it a user's.
+    """Copies the repository into the system, where `user` owns it.
 
     Raises:
       Refusal: it cannot be copied.
@@ -120,7 +120,7 @@ def copy_repository(root: Path, user: str = "root") -> None:
 
 
 def copy_files(root: Path) -> None:
-    """Copies the repository's files, as they are here, and nothing that was built of them.
+    """Copies the repository's files as they are here, without what was built from them.
 
     Raises:
       Refusal: they cannot be copied, or this is not a git checkout.
@@ -128,10 +128,10 @@ def copy_files(root: Path) -> None:
     command = ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others"]
     listed = subprocess.run([*command, "--exclude-standard"], capture_output=True, check=False)
     if listed.returncode != 0:
-        raise Refusal(f"{ROOT}: is not a git checkout, which has to say which files are its own")
+        raise Refusal(f"{ROOT}: is not a git checkout; clone the repository with git")
     target = root / CLONE.relative_to("/")
     with refusing_os_errors(f"copy the repository to {target}"):
-        # What was built there before stays: it is found by content.
+        # What was built there before stays, and is reused if its sources are the same.
         for name in filter(None, listed.stdout.decode().split("\0")):
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             if (ROOT / name).is_file():
@@ -139,10 +139,10 @@ def copy_files(root: Path) -> None:
 
 
 def mirror() -> str:
-    """Where this machine's apt has Debian from.
+    """The mirror of Debian that apt uses on this machine.
 
     Raises:
-      Refusal: it does not say.
+      Refusal: apt has none.
     """
     command = ["apt-get", "indextargets", "--format", "$(REPO_URI)"]
     wanted = ["Created-By: Packages", "Component: main", "Label: Debian"]
@@ -150,4 +150,4 @@ def mirror() -> str:
         asked = subprocess.run([*command, *wanted], capture_output=True, text=True, check=False)
     for line in asked.stdout.splitlines():
         return line.strip()
-    raise Refusal("apt-get names no mirror of Debian's; run apt-get update first")
+    raise Refusal("apt-get has no mirror of Debian here; run apt-get update first")

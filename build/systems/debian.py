@@ -1,4 +1,4 @@
-"""Other releases of Debian: demo and tests from a fresh system, with what it builds and runs on."""
+"""Runs demo and all tests on another release of Debian, from a fresh system."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from systems.matrix import Row
 
 
 def tried(folder: Path, suite: str, name: str) -> Iterator[Row]:
-    """The rows of one release."""
+    """Yields two rows: the demo, and all tests."""
     root = chroot.made(folder / suite, suite, "python3", "git", "ca-certificates")
     chroot.copy_repository(root)
 
@@ -21,7 +21,7 @@ def tried(folder: Path, suite: str, name: str) -> Iterator[Row]:
             root, ["python3", "build/build.py", command], cwd=chroot.CLONE, fails=True
         )
 
-    shown = build("demo")  # it installs the compiler, which the row names
+    shown = build("demo")  # installs the compiler that the row names
     row = Row(name, "x86_64", _python(root), JAXLIB, f"built there: {_tools(root)}", "", "")
     yield row._replace(check="demo", result=results.of_demo(shown))
     yield row._replace(check="all tests", result=results.of_tests(build("test")))
@@ -32,7 +32,7 @@ def _python(root: Path) -> str:
 
 
 def _tools(root: Path) -> str:
-    # The package g++ has a version of its own, and Debian's Bazel 4 does not know its.
+    # The package g++ has a version of its own, and Debian's Bazel 4 prints none.
     gcc = chroot.run(root, ["g++", "-dumpfullversion"]).strip()
     query = ["dpkg-query", "--showformat", "${Version}\n", "--show", "bazel-bootstrap", "binutils"]
     bazel, binutils = re.findall(r"^(?:\d+:)?([\d.]+)", chroot.run(root, query), re.MULTILINE)

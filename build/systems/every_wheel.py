@@ -1,7 +1,7 @@
-"""A wheel for every CPython and machine that the release has one for, built here.
+"""Builds a wheel for every CPython and machine that the release has a stock wheel for.
 
-The wheelhouse checks their libraries. Where its Python is here, a wheel is installed and asked
-whether the rule is on; the rows of the others say that they are built only.
+The wheelhouse checks their libraries. If this machine has the Python, the wheel is also installed,
+and must say that the rule is on. The rows of the others say "built only".
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _RESULTS = {"tried": "installed here: the rule is on", "built only": "built only
 
 
 def tried() -> Iterator[Row]:
-    """A row for each wheel."""
+    """Yields a row for each wheel."""
     command = [sys.executable, str(ROOT / "build" / "build.py"), "wheelhouse", "--jaxlib", JAXLIB]
     wanted = ["--python", *PYTHONS, "--machine", *MACHINES, "--out", str(wheels.FOLDER)]
     yield from rows(told([*command, *wanted]))
 
 
 def rows(said: str) -> list[Row]:
-    """The rows of what the wheelhouse said."""
+    """The rows for the output of `build.py wheelhouse`."""
     return [
         Row(
             system="any, by its tag",

@@ -1,7 +1,7 @@
-"""CPython without the GIL, built from Debian's source package: demo, a hammer, and key tests.
+"""Runs the demo, a hammer and the key tests on free-threaded CPython.
 
-Debian has no such Python as a package. Of the source package it takes what CPython's authors
-released, without Debian's changes.
+Debian has no package of it. It is built from the sources in Debian's source package of the same
+CPython, as upstream released them, without Debian's patches.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ make --silent --jobs="$(nproc)"
 make --silent install
 """
 _SECONDS = 60
-# pip would compile numpy where the newest has no wheel; and a loaded machine crawls.
+# pip would compile the newest numpy, which may have no wheel. A loaded machine is very slow.
 _SETTINGS = {"PIP_ONLY_BINARY": ":all:", "TIMEOUT_S": "3000", "JAXLIB_PJIT_STRICT": "1"}
 
 
 def tried(folder: Path) -> Iterator[Row]:
-    """The rows: demo, hammer, key tests."""
+    """Yields three rows: demo, hammer, key tests."""
     root = chroot.made(folder / "free-threaded", _SUITE, *_PACKAGES, *_LIBRARIES)
     python = _PREFIX / "bin" / "python3.13t"
     if not (root / python.relative_to("/")).exists():
@@ -61,7 +61,7 @@ def tried(folder: Path) -> Iterator[Row]:
 
 
 def _environment(root: Path, python: Path) -> Path:
-    """The Python of an environment with our wheel that the demo made, and what the tests need."""
+    """The Python of an environment with the demo's wheel and what the tests need."""
     wheel = Path(".build/ours") / f"jaxlib-{JAXLIB}+*-{_ABI}-*.whl"
     (wheel,) = (root / chroot.CLONE.relative_to("/")).glob(str(wheel))
     folder = Path("/opt/environment")

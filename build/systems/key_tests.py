@@ -1,6 +1,7 @@
-"""What the wheel promises, tested with only jax, pytest and cloudpickle.
+"""The tests of what the wheel promises, which need only jax, pytest and cloudpickle.
 
-No Flax, which a new or rare Python may not have yet, and no second environment with a stock jaxlib.
+They need no Flax, which may not support a new or rare Python yet, and no second environment with a
+stock jaxlib.
 """
 
 from __future__ import annotations
@@ -12,5 +13,5 @@ _NAMES = (
 )
 CHECK = "key tests"
 FILES = [f"tests/{name}_test.py" for name in _NAMES]
-# What pytest runs them with: a run that nothing of this repository's own is written in.
+# Arguments that run them with two processes, and leave no file in the repository.
 PYTEST = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "2", "--dist", "loadfile")

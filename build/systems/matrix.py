@@ -1,6 +1,6 @@
-"""What was tried where, and what became of it: one JSON file, and the page of docs made from it.
+"""Keeps the results of `build.py systems` in a JSON file, and writes docs/systems.md from it.
 
-A row stays until the same check of the same system is run again. Standard library only.
+A row stays until the same check runs on the same system again. Standard library only.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ _PAGE = ROOT / "docs" / "systems.md"
 _ROWS = ROOT / "docs" / "systems.json"
 _HEAD = """# Where the wheel was tried
 
-`build.py systems` writes this page from what it ran: each row is one command on one system, with
-the day and the commit. It is run by hand; `.ci/run` is on Debian 12, with CPython 3.11 and 3.13.
-"Built there" means that the system's own Bazel and compiler made the wheel, "wheelhouse" that it is
-the portable one, built on another. "Built only" is just that: nothing has run it.
+`build.py systems` writes this page. Each row is one command on one system, with its day and commit.
+It is run by hand; `.ci/run` runs on Debian 12, with CPython 3.11 and 3.13. "Built there" means that
+the system's own Bazel and compiler made the wheel, "wheelhouse" that it is the portable wheel, made
+on another system. "Built only" means that nothing has run it.
 
 """
 _COLUMNS = ("system", "machine", "CPython", "jaxlib", "wheel", "check", "result", "day", "commit")
@@ -42,12 +42,12 @@ class Row(NamedTuple):
 
     @property
     def key(self) -> tuple[str, ...]:
-        """What a later row of the same replaces."""
+        """A row replaces an earlier one with the same key."""
         return (*self[:4], self.check)
 
     @property
     def went_well(self) -> bool:
-        """Whether nothing in the result is a failure."""
+        """Whether the result has no failure."""
         return not re.search(r"FAILED|[1-9]\d* (?:failed|error)", self.result)
 
 
@@ -73,10 +73,10 @@ def page(rows: list[Row]) -> str:
 
 
 def read() -> list[Row]:
-    """The rows that are kept.
+    """The rows of the JSON file.
 
     Raises:
-      Refusal: the file holds something else.
+      Refusal: the file has something else in it.
     """
     if not _ROWS.exists():
         return []
@@ -93,5 +93,5 @@ def _natural(text: str) -> list[tuple[int, str]]:
 
 
 def _short(commit: str) -> str:
-    """The first digits of a commit, and its plus."""
+    """The first seven digits of a commit, and the plus of one with local changes."""
     return commit[:7] + "+" * commit.endswith("+")

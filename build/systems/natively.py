@@ -1,4 +1,4 @@
-"""The other Pythons that this machine has, on PATH or pyenv's: demo, and all tests."""
+"""Runs demo and all tests on another Python of this machine, on PATH or pyenv's."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from systems.output import told
 
 
 def tried(version: tuple[int, int]) -> Iterator[Row]:
-    """The rows of one Python.
+    """Yields two rows: the demo, and all tests.
 
     Raises:
       Refusal: this machine does not have it.

@@ -1,4 +1,4 @@
-"""Runs a command that takes long: what it says is shown as it comes, and returned."""
+"""Runs a long command, shows its output as it comes, and returns it."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ def told(
     cwd: Path | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> str:
-    """Runs it, and returns what it wrote to standard output and standard error.
+    """Runs a command. Returns its standard output and standard error, in one text.
 
     Args:
-      fails: whether it may end with a status that is not 0.
+      fails: whether the command may fail.
 
     Raises:
-      Refusal: it failed although it may not, or the program does not exist.
+      Refusal: it failed, and may not, or there is no such program.
     """
     lines = []
     with (

@@ -1,22 +1,22 @@
-"""What a row says of a command's output."""
+"""Sums up a command's output for a row."""
 
 from __future__ import annotations
 
 import re
 
-_GOAL = "Every figure of ours is the goal's"
+_GOAL = "Ours reaches the goal in every row"
 _TALLY = re.compile(r"^(\d+ passed, \d+ failed, \d+ skipped)$", re.MULTILINE)
-_CPP = re.compile(r"^C\+\+ tests: (passed|FAILED)$", re.MULTILINE)
+_CPP = re.compile(r"^C\+\+ tests, \w+: (passed|FAILED)$", re.MULTILINE)
 _PYTEST = re.compile(r"^=* ?(\d+ (?:passed|failed|error).*) in [\d.]+s.*$", re.MULTILINE)
 
 
 def of_demo(said: str) -> str:
-    """The row's words for `build.py demo`."""
-    return "every figure is the goal's" if _GOAL in said else _failed(said)
+    """The result of `build.py demo`."""
+    return "every row reaches its goal" if _GOAL in said else _failed(said)
 
 
 def of_tests(said: str) -> str:
-    """The row's words for `build.py test`."""
+    """The result of `build.py test`."""
     tallies, cpp = _TALLY.findall(said), _CPP.findall(said)
     if not tallies:
         return _failed(said)
@@ -24,7 +24,7 @@ def of_tests(said: str) -> str:
 
 
 def of_pytest(said: str) -> str:
-    """The row's words for pytest itself."""
+    """The result of pytest."""
     found = _PYTEST.findall(said)
     return found[-1] if found else _failed(said)
 

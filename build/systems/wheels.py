@@ -30,5 +30,5 @@ def made(python: str, machine: str) -> Path:
 
 
 def origin(wheel: Path) -> str:
-    """What a row says of where it was built."""
+    """How a row names this wheel."""
     return "wheelhouse, " + wheel.stem.split("-")[-1]

@@ -1,1 +1,1 @@
-"""From a stock jaxlib wheel to ours. Knows wheels, and nothing of shardings."""
+"""Makes our wheel from a stock jaxlib wheel. Knows wheels, and nothing about shardings."""

@@ -1,7 +1,7 @@
-"""Checks what a linker made of our two extensions, before they go into a wheel or an overlay.
+"""Checks our two extensions as they were linked, before they go into a wheel or an overlay.
 
-A library that lacks its PyInit function, or is for another machine, links without a word and goes
-into a wheel without a word; the user's import falls back to stock's pjit, or fails.
+A library that lacks its PyInit function, or is for another machine, links and goes into a wheel
+without an error. Then the user's import falls back to stock's pjit, or fails.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ _OF_PYTHON = re.compile(r"_?Py[A-Z_]")
 
 
 class Shape(NamedTuple):
-    """What an extension's dynamic table says of it."""
+    """What the dynamic table of an extension says."""
 
     machine: str
     exports: set[str]
-    unversioned: set[str]  # what it wants of other libraries, by no version of theirs
-    needed: set[str]  # the SONAMEs that it asks for
+    unversioned: set[str]  # undefined symbols that no version binds to a library
+    needed: set[str]  # the SONAMEs of the libraries that it needs
     run_path: list[str]
 
 
 class _Wanted(NamedTuple):
     export: str
     unversioned: re.Pattern[str]
-    needed: set[str]  # beside the system's
+    needed: set[str]  # besides the system's libraries
 
 
 _WANTED = {
@@ -51,7 +51,7 @@ def check_extensions(extensions: Extensions, machine: str) -> None:
     """Checks both extensions: their machine, their one export, and what they need of others.
 
     Raises:
-      Refusal: one is not as it must be. It was built wrong, which no other input would change.
+      Refusal: one of them was built wrong. No other input would change that.
     """
     for path, (name, wanted) in zip(extensions, _WANTED.items()):
         for fault in _faults(_shape(path), wanted, machine):

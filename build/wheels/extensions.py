@@ -1,4 +1,4 @@
-"""Builds our two extensions, and runs the C++ tests, with Bazel for one Python."""
+"""Builds our two extensions for one Python, and runs the C++ tests, with Bazel."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ _BENCHMARK = "jaxlib/physical_out_shardings_benchmark.so"
 
 
 def compile_extensions(python: Interpreter) -> Extensions:
-    """Builds the extensions, and copies them to where the next Python's do not overwrite them.
+    """Builds the extensions, and copies them to a folder of this Python's own.
 
     Raises:
-      Refusal: the build failed; what the compiler said is in the log that it names.
+      Refusal: the build failed; the message names the log with the compiler's output.
     """
     return Extensions(*_compiled(_native(python), python.label, (JAX, PJIT)))
 
 
 def compile_portable(target: Target, headers: Path) -> Extensions:
-    """Builds the extensions to run on any Linux, for a Python that need not be here.
+    """Builds the extensions to run on any Linux, for a Python that need not be installed here.
 
-    Where they are there already, built from the same sources, nothing is built.
+    Builds nothing if they were built from the same sources before.
 
     Raises:
       Refusal: the build failed.
@@ -87,7 +87,7 @@ def compile_benchmark(python: Interpreter) -> Path:
 
 
 def compile_from_nothing(python: Interpreter, outputs: Path) -> None:
-    """Builds the extensions in an empty folder of outputs, by a Bazel of its own, and drops them.
+    """Builds the extensions in an empty output folder, with a Bazel server of its own.
 
     Raises:
       Refusal: the build failed.
@@ -100,7 +100,7 @@ def compile_from_nothing(python: Interpreter, outputs: Path) -> None:
         if status != 0:
             raise Refusal(f"bazel build failed: {first_error(log)} (all of it in {log})")
     finally:
-        # Ends this Bazel too, and it can delete what it made read-only.
+        # Also ends this Bazel server. Only Bazel can delete the read-only files that it made.
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         subprocess.run(["bazel", *startup, "clean", "--expunge"], cwd=ROOT, check=False, **quiet)
 
@@ -108,7 +108,7 @@ def compile_from_nothing(python: Interpreter, outputs: Path) -> None:
 def _compiled(flags: Sequence[str], name: str, files: Sequence[str]) -> list[Path]:
     """Builds files, and copies them to a folder of that name."""
     log = LOGS / "bazel-build.log"
-    # Bazel has one folder of outputs, whichever Python they are for.
+    # Bazel has one output folder for all Pythons.
     with refusing_os_errors(f"write to {EXTENSIONS} or {LOGS}"), locked(EXTENSIONS):
         LOGS.mkdir(parents=True, exist_ok=True)
         with log.open("wb") as output:
@@ -126,7 +126,7 @@ def _targets(files: Sequence[str]) -> list[str]:
 
 
 def test_extensions(python: Interpreter) -> bool:
-    """Runs the C++ tests, their output on the terminal, and tells whether all passed."""
+    """Runs the C++ tests with their output on the terminal. Returns whether all passed."""
     return _bazel("test", _native(python), ["//..."], None) == 0
 
 
@@ -141,7 +141,7 @@ def _bazel(
     nanobind = importlib.util.find_spec("nanobind")
     flags = [*flags, f"--repo_env=PJIT_NANOBIND={Path(nanobind.origin).parent}"]
     if startup:
-        # The links in the repository go on leading to the usual outputs.
+        # The links in the repository still lead to the usual outputs.
         flags.append("--symlink_prefix=/")
     return subprocess.run(
         ["bazel", *startup, command, *flags, *targets],
@@ -153,7 +153,7 @@ def _bazel(
 
 
 def _copied(file: Path, target: Path) -> Path:
-    # Bazel's outputs are read-only, and a new file spares processes that have the old one loaded.
+    # Bazel's outputs are read-only. A new file leaves the old one to processes that have it loaded.
     part = target.with_suffix(".part")
     shutil.copyfile(file, part)
     part.chmod(0o755)
@@ -161,7 +161,7 @@ def _copied(file: Path, target: Path) -> Path:
 
 
 def first_error(log: Path) -> str:
-    """The line of a build's log to show a person: the compiler's own before Bazel's about it."""
+    """The line of a build's log to show the user: the compiler's error, or else Bazel's."""
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
     of_compiler = [line for line in lines if ": error:" in line or ": fatal error:" in line]
     of_bazel = [line for line in lines if line.startswith("ERROR:")]

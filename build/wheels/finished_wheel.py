@@ -1,4 +1,4 @@
-"""A wheel of ours that someone made before, checked before it is shown, tested or measured."""
+"""Checks a wheel of ours that was made before, for commands that take `--wheel`."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from wheels.stock_wheel import check_record, chunks, is_ours, named, opened
 
 
 def check(path: Path, target: Target, report: Report = nothing) -> str:
-    """Checks a finished wheel: that it is ours, for this Python, and whole.
+    """Checks that a finished wheel is ours, for this Python, and complete.
 
     Returns:
-      The version of the stock jaxlib that it was made of.
+      The version of the stock jaxlib that it was made from.
 
     Raises:
       Refusal: something is wrong with it.
@@ -27,7 +27,7 @@ def check(path: Path, target: Target, report: Report = nothing) -> str:
         )
     with opened(path) as file:
         if PJIT not in file.namelist():
-            raise Refusal(f"{path}: has no {PJIT}, though its version is ours; get it again")
+            raise Refusal(f"{path}: has no {PJIT}, though its version says so; get it again")
         check_record(file, path)
         advance = advancing(report, sum(info.file_size for info in file.infolist()))
         for info in file.infolist():

@@ -1,6 +1,6 @@
-"""A folder of wheels as an index: `simple/` in the form of PEP 503, and SHA256SUMS.
+"""Writes an index of a folder of wheels: `simple/`, as in PEP 503, and SHA256SUMS.
 
-It serves as it is, from a static server or by its path.
+It works from a static web server, or as a file URL.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PAGE = """<!DOCTYPE html>
 
 
 def write_index(folder: Path) -> None:
-    """Writes the index of all jaxlib wheels in a folder, in the place of the one there.
+    """Writes the index of all jaxlib wheels in a folder, and replaces the one there.
 
     Raises:
       Refusal: it cannot be written.
@@ -45,7 +45,7 @@ def write_index(folder: Path) -> None:
 def _link(wheel: Path, digest: str) -> str:
     with WheelFile(wheel) as file:
         python = headers(file, "METADATA").get("Requires-Python")
-    # A plus in a URL may be taken for a space.
+    # quote() also escapes the plus sign, which some servers read as a space.
     url = f"../../{quote(wheel.name)}#sha256={digest}"
     wants = f' data-requires-python="{html.escape(python)}"' if python else ""
     return f'<a href="{url}"{wants}>{html.escape(wheel.name)}</a><br>'

@@ -1,6 +1,6 @@
-"""Makes a folder for PYTHONPATH that gives an installed jaxlib our extensions.
+"""Makes a folder for PYTHONPATH that adds our extensions to an installed jaxlib.
 
-The folder has links to all that is in the installed package, and copies of our files alone.
+The folder has links to all files of the installed package, and copies of ours.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from wheels.seam import (
 
 
 def check(site_packages: Path, out: Path, python: Interpreter) -> None:
-    """Checks that an overlay can be made of what is installed, and that nothing is in its way.
+    """Checks that an overlay can be made for the installed jaxlib, and that `out` is free.
 
     Raises:
-      Refusal: it cannot, or something is.
+      Refusal: it cannot be made, or `out` is not free.
     """
     package = site_packages / "jaxlib"
     if not package.is_dir():
@@ -72,7 +72,7 @@ def overlay(site_packages: Path, extensions: Extensions, python: Interpreter, ou
     """Makes the folder, whole or not at all. `check` comes first.
 
     Raises:
-      Refusal: it cannot be written, or an extension is not as it must be.
+      Refusal: it cannot be written, or an extension was built wrong.
     """
     check_extensions(extensions, python.machine)
     with refusing_os_errors(f"write {out}"):
@@ -96,7 +96,7 @@ def _fill(package: Path, installed: Path, extensions: Extensions) -> None:
 
 
 def _fill_metadata(folder: Path) -> None:
-    """Has pytest find its plugin. The name is not jaxlib's, whose metadata must be found, too."""
+    """Lets pytest find the plugin. The name is not jaxlib's, whose metadata must stay visible."""
     folder.mkdir()
     metadata = "Metadata-Version: 2.1\nName: jaxlib-overlay\nVersion: 1\n"
     (folder / "METADATA").write_text(metadata)

@@ -1,4 +1,4 @@
-"""The platform tag that a wheel deserves, by auditwheel's policies."""
+"""Finds the platform tag of our wheel, by auditwheel's policies."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from wheels.seam import JAX, LIBRARY, PJIT, Extensions
 
 
 def newest_platform(stock: set[str], extensions: Extensions, target: Target) -> str:
-    """The newer, that is more demanding, of a stock wheel's platform and our extensions'.
+    """The newer platform, which needs more, of the stock wheel's and our extensions'.
 
     Args:
-      stock: the platform tags of the stock wheel, which are names of one platform.
+      stock: the platform tags of the stock wheel, all of which name one platform.
 
     Raises:
       Refusal: auditwheel knows none of the stock wheel's platforms.
@@ -34,9 +34,9 @@ def newest_platform(stock: set[str], extensions: Extensions, target: Target) -> 
 
 
 def _audit(extensions: Extensions, target: Target) -> tuple[int, WheelPolicies]:
-    """The priority of the best policy that both extensions keep, and all policies."""
+    """The priority of the best policy that both extensions meet, and all policies."""
     with tempfile.TemporaryDirectory() as folder:
-        # auditwheel takes wheels only; one of our extensions alone spares it jaxlib's 350 MB.
+        # auditwheel takes only wheels. One with just our extensions spares it jaxlib's 350 MB.
         wheel = Path(folder) / f"jaxlib-0-{target.tag}-linux_{target.machine}.whl"
         with WheelFile(wheel, "w") as file:
             file.write(str(extensions.jax), JAX)

@@ -1,8 +1,8 @@
-"""The compiler of the wheels that we give away: zig's clang, which builds for any Linux.
+"""The compiler of the wheels that we ship: zig's clang, which builds for any Linux.
 
-It comes as a wheel from the package index. It links libc++ into what it builds, and knows the
-symbols of every glibc, so that what it builds here runs on an old system and on another machine.
-It compiles libc++ itself when it first needs it, and keeps that.
+It comes as a wheel from the package index. It links libc++ statically, and knows the symbols of
+every glibc, so that what it builds here runs on an old system or on another machine. It compiles
+libc++ the first time, and caches it.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from machine.pythons import examine
 from paths import PORTABLE_REQUIREMENTS, ZIG
 from refusal import refusing_os_errors
 
-GLIBC = "2.17"  # the oldest that any jaxlib wheel asks for
+GLIBC = "2.17"  # the oldest that any jaxlib wheel needs
 CACHE = ZIG / "cache"
 
-# Bazel calls one compiler for all: for C, for C++, and to link, with the arguments in a file.
+# Bazel calls one compiler for C, for C++ and for linking, where the arguments are in a file.
 _WRAPPER = """#!/bin/sh
 export ZIG_GLOBAL_CACHE_DIR={cache} ZIG_LOCAL_CACHE_DIR={cache}
 language=c++
@@ -31,13 +31,13 @@ for argument; do
     -shared | @*) strip=-s ;;
   esac
 done
-# Without -O2 it would link a libc++ that was built for debugging.
+# Without -O2 it would link a debug build of libc++.
 exec {zig} $language -target {machine}-linux-gnu.{glibc} -O2 $strip "$@"
 """
 
 
 def compiler(machine: str) -> Path:
-    """The compiler for a machine: a program that takes what gcc takes.
+    """The compiler for a machine: a program that takes gcc's arguments.
 
     Raises:
       Refusal: it cannot be installed.
@@ -55,7 +55,7 @@ def compiler(machine: str) -> Path:
     with refusing_os_errors(f"write {wrapper}"):
         CACHE.mkdir(parents=True, exist_ok=True)
         wrapper.parent.mkdir(exist_ok=True)
-        # Bazel looks at its compiler again when that is a new file.
+        # Bazel examines its compiler again when the file is new.
         if not wrapper.is_file() or wrapper.read_text() != text:
             wrapper.write_text(text)
             wrapper.chmod(0o755)

@@ -1,6 +1,6 @@
-"""From a stock jaxlib to our wheel, and to environments with the one and the other.
+"""The steps from a stock jaxlib to our wheel, and to environments with either.
 
-Each of these opens a step of the display, and finds what was made before.
+Each opens a step of the display, and reuses what was made before.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ def fetched(step: Step, version: str, target: Target) -> Path:
 
 
 def finished_version(step: Step, wheel: Path, python: Interpreter) -> str:
-    """The version of the jaxlib that a finished wheel of ours was made of. Checks the wheel."""
+    """Checks a finished wheel of ours. Returns the version of the jaxlib that it was made from."""
     with step(f"Check {wheel.name}") as report:
         return finished_wheel.check(wheel, python.target, report)
 
 
 def unpacked(wheel: Path, folder: Path) -> Extensions:
-    """Our two extensions as they are in a finished wheel, put into a folder."""
+    """Our two extensions, extracted from a finished wheel into a folder."""
     with zipfile.ZipFile(wheel) as file:
         return Extensions(*(Path(file.extract(name, folder)) for name in (JAX, PJIT)))
 
@@ -48,14 +48,20 @@ def compiled(step: Step, python: Interpreter) -> Extensions:
 
 
 def our_wheel(step: Step, source: Path, python: Interpreter) -> Path:
-    """Our wheel made of a stock one with the system's compiler, in seconds, for this machine."""
+    """Our wheel for this machine, built in seconds with the system's compiler."""
     # First the check, so that bad input is refused before anything is compiled.
     stock = _checked(step, source, python.target)
     return _written(step, stock, compiled(step, python), python.target, OUR_WHEELS, python)
 
 
+def packed_wheel(step: Step, source: Path, extensions: Extensions, python: Interpreter) -> Path:
+    """Our wheel for this machine, made from a stock one and extensions that are built already."""
+    stock = _checked(step, source, python.target)
+    return _written(step, stock, extensions, python.target, OUR_WHEELS, python)
+
+
 def portable_wheel(step: Step, source: Path, target: Target, out: Path) -> Path:
-    """Our wheel for any Linux, made of a stock one. It is tried where its Python is here."""
+    """Our wheel for any Linux. It is tried if a Python that it runs on is installed here."""
     stock = _checked(step, source, target)
     with step(f"Compile the C++ for {target.label}, for any Linux"):
         extensions = compile_portable(target, headers(target))
@@ -90,7 +96,7 @@ def jax_environment(
     python: Interpreter,
     more: Sequence[str | Path] = (),
 ) -> Path:
-    """The Python of an environment with a jaxlib wheel, the jax that goes with it, and more."""
+    """The Python of an environment with a jaxlib wheel, the matching jax, and more."""
     version = stock_wheel.version_of(jaxlib).public
     with step(f"Make the environment with jax {version} and jaxlib, {kind}"):
         directory = VENVS / f"{kind}-{version}-{python.label}"

@@ -1,7 +1,7 @@
-"""Makes our wheel of a stock one: our `_jax.so` for jaxlib's, and the rest of ours beside it.
+"""Makes our wheel from a stock one: replaces `_jax.so` with ours, and adds our other files.
 
-Everything else is the stock wheel's, byte for byte. The same input makes the same output, byte for
-byte, and it appears whole or not at all.
+Everything else is the stock wheel's, byte for byte. The same input gives the same output, byte for
+byte, and a wheel appears whole or not at all.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ def repack(
     report: Report = nothing,
     accept: Callable[[Path], None] = lambda wheel: None,
 ) -> Path:
-    """Writes our wheel into a folder, which is made where there is none.
+    """Writes our wheel into a folder, which is created if it is missing.
 
-    Where the very same wheel is there already, from the same inputs, nothing is written.
+    Writes nothing if the same wheel is there, made from the same inputs.
 
     Args:
-      accept: takes the finished wheel before it appears, and raises where it must not.
+      accept: called with the finished wheel before it appears; if it raises, no wheel appears.
 
     Returns:
       The path of the wheel.
 
     Raises:
-      Refusal: it cannot be written there, or an extension is not as it must be.
+      Refusal: it cannot be written there, or an extension was built wrong.
     """
     check_extensions(extensions, target.machine)
     platform = newest_platform(stock.platforms, extensions, target)
@@ -104,7 +104,7 @@ def _appearing_whole(target: Path) -> Iterator[Path]:
 def _replacements(
     source: WheelFile, stock: StockWheel, extensions: Extensions, version: str, platform: str
 ) -> dict[str, bytes]:
-    """The new content of what changes, by its name in the stock wheel, and of what is added."""
+    """The content of the files that change, by their names in the stock wheel, and of new ones."""
     metadata, tags = f"{source.dist_info_path}/METADATA", f"{source.dist_info_path}/WHEEL"
     with_tag = _with_header("Tag", f"{stock.interpreter}-{platform}", source.read(tags))
     return {
@@ -113,7 +113,7 @@ def _replacements(
         **{name: (ROOT / file).read_bytes() for name, file in MODULES.items()},
         _entry_points(source): _with_entry_points(source),
         metadata: _with_header("Version", version, source.read(metadata), count=1),
-        # A wheel with two names for its platform has two Tag lines, which are the same now.
+        # A wheel with two names for its platform has two Tag lines, which are now the same.
         tags: b"".join(dict.fromkeys(with_tag.splitlines(keepends=True))),
     }
 
@@ -123,7 +123,7 @@ def _entry_points(source: WheelFile) -> str:
 
 
 def _with_entry_points(source: WheelFile) -> bytes:
-    """The stock wheel's, and ours."""
+    """The stock wheel's entry points, and ours."""
     name = _entry_points(source)
     stock = source.read(name) + b"\n" if name in source.namelist() else b""
     return stock + ENTRY_POINTS.encode()
@@ -141,7 +141,7 @@ def _fill(
     version: str,
     report: Report,
 ) -> None:
-    """Writes every entry in the stock wheel's order, what is added in its place, RECORD last."""
+    """Writes all entries in the stock wheel's order, each new one in its place, RECORD last."""
     folder = re.compile(rf"^{re.escape(source.dist_info_path)}(?=/)")
     rows, stock_rows = [], record(source)
     advance = advancing(report, sum(info.file_size for info in source.infolist()))
@@ -182,7 +182,7 @@ def _added(like: zipfile.ZipInfo, name: str) -> zipfile.ZipInfo:
 def _write(
     wheel: zipfile.ZipFile, like: zipfile.ZipInfo, name: str, content: Iterable[bytes], size: int
 ) -> None:
-    """Writes one entry with the stamp, the mode and the compression of another."""
+    """Writes one entry with the date, the mode and the compression of another."""
     info = zipfile.ZipInfo(name, like.date_time)
     info.external_attr = like.external_attr
     info.compress_type = like.compress_type

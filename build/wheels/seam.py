@@ -1,4 +1,4 @@
-"""The place in a stock jaxlib where our two extensions are attached, and what comes with them."""
+"""The seam: where our two extensions attach to a stock jaxlib, and the files that we add."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ LIBRARY = "jaxlib/libjax_common.so"  # untouched: our _jax.so calls into it
 SYMBOL = "Wrapped_PyInit__jax"
 LOCAL_LABEL = "physical1"
 
-# pyelftools lets the others out too where the tables that it follows are broken.
+# pyelftools also raises the others, if the tables that it follows are broken.
 BROKEN_ELF = (
     ELFError,
     AttributeError,
@@ -84,7 +84,7 @@ def check_library(library: BinaryIO, where: str) -> None:
 
 
 def _defined(elf: ELFFile) -> set[str]:
-    # The dynamic table alone: the other symbol table of jaxlib's 350 MB library has 700,000.
+    # Only the dynamic table: the other symbol table of jaxlib's 350 MB library has 700,000 symbols.
     return {
         symbol.name
         for segment in elf.iter_segments("PT_DYNAMIC")
@@ -94,5 +94,5 @@ def _defined(elf: ELFFile) -> set[str]:
 
 
 def no_library(where: str) -> Refusal:
-    """What to raise where there is no libjax_common.so."""
+    """The error for a jaxlib without libjax_common.so."""
     return Refusal(f"{where}: has no {LIBRARY} to attach to; use jaxlib 0.6.1 or later")

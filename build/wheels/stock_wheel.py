@@ -1,4 +1,4 @@
-"""A jaxlib wheel as it was published: fetched, and checked before anything is made of it."""
+"""A jaxlib wheel as it was published: downloads it, and checks it before it is used."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def download(version: str, target: Target) -> Path:
 
 
 def newest(python: Interpreter) -> str | None:
-    """The version of the jaxlib that goes with the newest jax for this Python, if there is one."""
+    """The version of the jaxlib of the newest jax for this Python, or None if there is none."""
     try:
         packages = environments.resolved("jax", python)
     except Refusal:
@@ -84,7 +84,7 @@ def newest(python: Interpreter) -> str | None:
 
 
 def check(path: Path, target: Target, report: Report = nothing) -> StockWheel:
-    """Checks a wheel: what it is, whom it is for, every hash, and the seam.
+    """Checks a wheel: its name, its target, every hash, and the seam.
 
     Raises:
       Refusal: something is wrong with it.
@@ -98,16 +98,16 @@ def check(path: Path, target: Target, report: Report = nothing) -> StockWheel:
 
 
 def is_ours(version: Version) -> bool:
-    """Whether a version is one that we give our wheels."""
+    """Whether a version has the label of our wheels."""
     return LOCAL_LABEL in (version.local or "").split(".")
 
 
 @contextlib.contextmanager
 def opened(path: Path) -> Iterator[WheelFile]:
-    """A wheel to read, none of whose names would lead elsewhere.
+    """Opens a wheel, none of whose file names leads outside of it.
 
     Raises:
-      Refusal: it cannot be read, or what reads it in the block finds it broken.
+      Refusal: it cannot be read, or the block finds that it is broken.
     """
     with refusing_os_errors(f"read {path}"):
         try:
@@ -117,7 +117,7 @@ def opened(path: Path) -> Iterator[WheelFile]:
         except _BROKEN as error:
             raise Refusal(f"{path}: corrupt or truncated ({error}); get it again") from error
         except OSError as error:
-            # The error of seeking to a place before the file's start.
+            # Raised for a seek to before the start of the file.
             if error.errno != errno.EINVAL:
                 raise
             raise Refusal(f"{path}: corrupt or truncated; get it again") from error
@@ -132,7 +132,7 @@ def named(path: Path, target: Target) -> StockWheel:
     """What a wheel's name says.
 
     Raises:
-      Refusal: it is not there, or says that the wheel is not jaxlib's, or not for this target.
+      Refusal: the wheel is missing, is not jaxlib's, or is not for this target.
     """
     version, tags = _parsed(path)
     _check_tags(path, tags, target)
@@ -143,7 +143,8 @@ def target_of(path: Path) -> Target:
     """The target that a wheel's name says it is for.
 
     Raises:
-      Refusal: it is not there, not jaxlib's, or for no one Python on a Linux that we build for.
+      Refusal: the wheel is missing, is not jaxlib's, or is not for one CPython on a machine that
+        we build for.
     """
     _, tags = _parsed(path)
     machine = _machine(path, tags)
@@ -171,7 +172,7 @@ def _parsed(path: Path) -> tuple[Version, frozenset[Tag]]:
 def _check_tags(path: Path, tags: frozenset[Tag], target: Target) -> None:
     if {f"{tag.interpreter}-{tag.abi}" for tag in tags} != {target.tag}:
         raise Refusal(
-            f"{path}: is for {_pythons(tags)}, but the Python in question is {target.tag}; "
+            f"{path}: is for {_pythons(tags)}, but the Python is {target.tag}; "
             "give --python the one that it is for"
         )
     machine = _machine(path, tags)
@@ -195,7 +196,7 @@ def _machine(path: Path, tags: frozenset[Tag]) -> str:
 
 
 def _check_entries(path: Path) -> None:
-    """Refuses what pip would not unpack, or would unpack elsewhere."""
+    """Refuses an entry that pip would not unpack, or would unpack elsewhere."""
     with zipfile.ZipFile(path) as file:
         for info in file.infolist():
             parts = info.filename.removesuffix("/").split("/")
@@ -206,7 +207,9 @@ def _check_entries(path: Path) -> None:
             ):
                 raise Refusal(f"{path}: has a file named {info.filename!r}; do not install it")
             if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-                raise Refusal(f"{path}: {info.filename} is compressed as in no wheel; get it again")
+                raise Refusal(
+                    f"{path}: {info.filename} has a compression unknown to pip; get it again"
+                )
 
 
 def _ours(path: Path) -> Refusal:
@@ -234,7 +237,7 @@ def _check_contents(file: WheelFile, wheel: StockWheel, report: Report) -> None:
 
 
 def _check_folders(file: WheelFile, path: Path) -> None:
-    """Refuses a second dist-info folder, which may be the one that ours is to have."""
+    """Refuses a second dist-info folder, whose name may be that of ours."""
     first_parts = {name.partition("/")[0] for name in file.namelist()}
     more = {name for name in first_parts if name.endswith(".dist-info")} - {file.dist_info_path}
     if more:
@@ -262,9 +265,9 @@ def _check_own_tags(file: WheelFile, wheel: StockWheel) -> None:
 
 
 def check_record(file: WheelFile, path: Path) -> None:
-    """Refuses signatures, files that are there twice, and files of RECORD that the wheel lacks.
+    """Refuses signatures, duplicate files, and files in RECORD that the wheel lacks.
 
-    The other way round is an error of WheelFile's, like a wrong hash.
+    WheelFile itself raises for a file that is not in RECORD, and for a wrong hash.
     """
     names = [info.filename for info in file.infolist() if not info.is_dir()]
     twice = sorted({name for name in names if names.count(name) > 1})
@@ -292,7 +295,7 @@ def record(file: WheelFile) -> dict[str, list[str]]:
 def chunks(
     file: WheelFile, info: zipfile.ZipInfo, advance: Callable[[int], None]
 ) -> Iterator[bytes]:
-    """A file's content, piece by piece; WheelFile raises at the end where the hash is another."""
+    """A file's content, piece by piece. WheelFile raises at the end if the hash differs."""
     with file.open(info) as stream:
         while chunk := stream.read(_CHUNK):
             advance(len(chunk))

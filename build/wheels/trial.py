@@ -1,6 +1,6 @@
-"""Installs a finished wheel of ours into a scratch environment, and asks it whether the rule is on.
+"""Installs a finished wheel of ours into a scratch environment, and checks that the rule is on.
 
-That a wheel has the right files says little: what counts is what happens when it is imported.
+A wheel may have the right files and still not work. Only importing it shows that.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from machine.pythons import Interpreter, clean_environment
 from paths import STATE
 from refusal import Refusal, refusing_os_errors
 
-# With JAXLIB_PJIT_STRICT=1 the import raises what the seam would only warn of. Our pjit is a plain
-# C function, jaxlib's own is one of nanobind's.
+# With JAXLIB_PJIT_STRICT=1 the import raises what the seam would otherwise only warn about. Our
+# pjit is a plain C function; jaxlib's own is a nanobind function.
 _PROGRAM = """
 import types
 import jaxlib._jax, jaxlib.pjit
@@ -25,7 +25,7 @@ print("on" if is_ours and jaxlib.pjit.physical_out_shardings() else "off")
 
 
 def try_wheel(wheel: Path, python: Interpreter) -> None:
-    """Installs the wheel, imports it, and has it say that the rule is on.
+    """Installs the wheel, imports it, and checks that it says that the rule is on.
 
     Raises:
       Refusal: it does not install, does not import, or says that the rule is off.

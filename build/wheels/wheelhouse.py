@@ -18,7 +18,7 @@ from wheels.index import write_index
 
 
 class Row(NamedTuple):
-    """What became of a release for a target: a wheel, or why there is none."""
+    """The result for one release and one target: a wheel, or why there is none."""
 
     version: str
     target: Target
@@ -27,9 +27,9 @@ class Row(NamedTuple):
 
 
 def wheelhouse(versions: Sequence[str], wanted: Sequence[Target], out: Path) -> int:
-    """Makes every wheel that there is a stock one for, and returns the exit status.
+    """Makes a wheel from each stock wheel that there is, and returns the exit status.
 
-    What an interrupted run has made is found again.
+    After an interruption, reuses what was made before.
 
     Raises:
       Refusal: a release has no wheel for any target, or something could not be built or written.

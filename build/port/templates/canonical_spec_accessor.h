@@ -1,3 +1,3 @@
-  // `CanonicalSpec` of the spec on the mesh, made at the first call.
+  // `CanonicalSpec` of the spec on the mesh. The first call makes it.
   nanobind::object canonical_spec() const;
 
