@@ -1,4 +1,4 @@
-"""What .bazelrc is told of the Bazel at hand."""
+"""The settings that depend on the installed Bazel."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ NO_MODULES = "common --noenable_bzlmod\n"
         ("bazel 10.0.0\n", NO_MODULES),
     ],
 )
-def test_modules_are_off_where_bazel_has_them_on(says: str, wanted: str) -> None:
+def test_modules_are_switched_off_if_bazel_has_them_on(says: str, wanted: str) -> None:
     assert bazel.settings(says) == wanted
 
 
 def bazel_that(folder: Path, does: str, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Puts a program named bazel first on PATH, and returns where its settings are to be."""
+    """Puts a program named bazel first on PATH, and returns the path of its settings."""
     program = folder / "bazel"
     program.write_text(f"#!/bin/sh\n{does}\n")
     program.chmod(0o755)
@@ -48,7 +48,7 @@ def test_the_settings_follow_a_bazel_that_changes(
     assert said == [NO_MODULES, ""]
 
 
-def test_a_bazel_that_does_not_run_is_refused(
+def test_a_bazel_that_cannot_run_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = bazel_that(tmp_path, "echo no java >&2; exit 1", monkeypatch)

@@ -1,6 +1,4 @@
-"""The benchmark: its statistics, what it writes, what it checks and what it refuses. No time is
-asserted.
-"""
+"""The benchmark: its statistics, its page, its checks and its refusals. No test asserts a time."""
 
 from __future__ import annotations
 
@@ -38,11 +36,11 @@ TINY = Plan(
     rule_seconds=0.01,
     instruction_sizes=(),
 )
-# One slow call of eight in the middle; the first call counts for nothing.
+# One of eight calls is slow. The first call does not count.
 CALLS = np.array([[50, 1, 1, 8, 1, 1, 1, 1, 1, 1]] * 3, float)
 
 
-def test_a_median_and_the_interval_of_values_that_agree() -> None:
+def test_the_interval_of_equal_values_is_their_median() -> None:
     assert figures.median([5, 5, 5]) == (5, 5, 5)
 
 
@@ -57,7 +55,7 @@ def test_one_value_is_its_own_interval() -> None:
     assert figures.median([7]) == (7, 7, 7)
 
 
-def test_the_ratio_is_of_pairs_and_not_of_medians() -> None:
+def test_a_ratio_is_the_median_of_the_ratios_of_pairs() -> None:
     # The machine was twice as slow during the second pair.
     assert figures.median_ratio([2, 4, 2], [1, 2, 1]) == (2, 2, 2)
 
@@ -70,7 +68,7 @@ def test_the_figures_of_a_pause(statistic, is_: float) -> None:
     assert statistic(CALLS) == (is_, is_, is_)
 
 
-def test_a_disturbance_of_one_repeat_is_not_taken_for_a_pause() -> None:
+def test_one_slow_repeat_is_not_a_pause() -> None:
     calls = np.ones((3, 10))
     calls[1, 6] = 1000
 
@@ -84,12 +82,12 @@ def test_the_exponent_of_a_power(power: float) -> None:
     assert figures.exponent(costs) == pytest.approx((power, power, power))
 
 
-def test_sizes_below_the_fit_s_do_not_count() -> None:
+def test_small_sizes_are_not_fitted() -> None:
     assert figures.exponent({1: 900, 10: 10, 100: 100, 1000: 1000}) == pytest.approx((1, 1, 1))
     assert figures.exponent({1: 1, 10: 10, 100: 100}) is None
 
 
-def test_instructions_are_those_of_a_call_without_the_frame() -> None:
+def test_the_instructions_of_the_loop_around_a_call_are_subtracted() -> None:
     counted = {"measure": "instructions", "part": "hit", "case": "key", "n": 1, "variant": "on"}
     frame = {**counted, "part": "frame", "case": "none", "n": 0, "variant": "none", "calls": 0}
     samples = [
@@ -104,7 +102,7 @@ def test_instructions_are_those_of_a_call_without_the_frame() -> None:
     assert (figure["figure"], figure["variant"], figure["value"]) == ("hit", "fixed", 40)
 
 
-def test_what_a_dump_of_callgrind_says() -> None:
+def test_instructions_are_read_from_a_callgrind_dump() -> None:
     dump = (
         "thread: 1\ndesc: Trigger: dump rule/all keys, respelled/10/on/2\nsummary: 0\n\ntotals: 77"
     )
@@ -117,7 +115,7 @@ def test_what_a_dump_of_callgrind_says() -> None:
     }  # fmt: skip
 
 
-def test_each_variant_comes_first_as_often() -> None:
+def test_each_variant_runs_first_equally_often() -> None:
     variants = samples.VARIANTS
 
     orders = [samples.in_turn(variants, repeat) for repeat in range(2 * len(variants))]
@@ -138,7 +136,7 @@ MISS = {
 
 
 @pytest.mark.parametrize("sample", [PAUSE, HIT, MISS])
-def test_nothing_is_wrong_where_the_goals_are_met(sample: dict) -> None:
+def test_nothing_is_reported_if_the_goals_are_met(sample: dict) -> None:
     assert entry_checks.wrong([sample], devices=2) == []
 
 
@@ -157,7 +155,7 @@ def test_stock_is_not_checked() -> None:
         ({**MISS, "n": 4}, "miss: all keys, respelled, 4 outputs: respelled_results 3, not 4"),
     ],
 )
-def test_an_entry_or_a_counter_too_many_is_said_once(sample: dict, says: str) -> None:
+def test_an_extra_entry_or_counter_is_reported_once(sample: dict, says: str) -> None:
     assert entry_checks.wrong([sample, sample], devices=2) == [says]
 
 
@@ -170,7 +168,7 @@ def test_numbers_are_shown_with_four_digits(value: float, is_: str) -> None:
 
 @pytest.fixture(scope="module")
 def run() -> dict:
-    """A tiny run of what the workers measure."""
+    """A tiny run of all that the workers measure."""
     workers = {"stock": Path(stock_python()), "ours": Path(sys.executable)}
     with steps() as step:
         measured = list(samples.samples(step, workers, Place(2), TINY))
@@ -206,7 +204,7 @@ def test_stock_shows_the_second_entry_and_the_workaround_does_not(run: dict) -> 
     assert cold("fixed") == cold("workaround") == [1] * 10
 
 
-def test_the_page_has_every_section_and_says_what_was_not_measured(run: dict) -> None:
+def test_the_page_has_every_section_and_names_what_was_not_measured(run: dict) -> None:
     page = document(reckon(run))
 
     assert [line[3] for line in page.splitlines() if line.startswith("## ")] == [*"G12345"]
@@ -227,7 +225,7 @@ def build_py(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True)
 
 
-def test_two_runs_are_set_side_by_side(two_runs: tuple[Path, Path]) -> None:
+def test_two_runs_are_compared_side_by_side(two_runs: tuple[Path, Path]) -> None:
     done = build_py("bench", "--compare", *two_runs)
 
     assert done.returncode == 0
@@ -244,7 +242,7 @@ EMPTY = {
 FIGURE = figures.figure("hit", "dispatch", "us", (2, 1, 3), 5, n=1, variant="stock")
 
 
-def test_only_figures_that_both_have_are_compared() -> None:
+def test_only_figures_of_both_runs_are_compared() -> None:
     other = FIGURE | {"variant": "fixed"}
 
     rows = compare.pairs({"figures": [FIGURE, other]}, {"figures": [FIGURE | {"value": 3}]})
@@ -270,7 +268,7 @@ def test_only_figures_that_both_have_are_compared() -> None:
         (json.dumps(EMPTY), "no figure"),
     ],
 )
-def test_what_is_not_a_result_is_refused_in_one_line(
+def test_a_file_that_is_no_result_is_refused_in_one_line(
     tmp_path: Path, content: str | None, says: str
 ) -> None:
     file = tmp_path / "results.json"
@@ -293,13 +291,13 @@ def test_no_device_is_refused(tmp_path: Path) -> None:
         )
 
 
-def test_where_time_is_up_there_is_one_repeat_of_each() -> None:
+def test_after_the_time_limit_there_is_one_repeat_of_each() -> None:
     within = samples.in_time(-1)
 
     assert [list(within(3)), list(within(3))] == [[0], [0]]
 
 
-def test_where_time_does_not_matter_there_are_all_repeats() -> None:
+def test_without_a_time_limit_there_are_all_repeats() -> None:
     assert list(samples.in_time(None)(3)) == [0, 1, 2]
 
 

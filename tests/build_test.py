@@ -1,4 +1,4 @@
-"""build.py's command line, and the modules behind it that make no wheel."""
+"""build.py's command line, and those of its modules that make no wheel."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_bad_input_ends_the_command_with_one_line(arguments: tuple[str, ...], sa
 
     assert done.returncode == 1
     assert done.stdout == ""
-    # The display's own lines name the step that was running.
+    # The progress display prints the step that was running.
     *steps, last = done.stderr.splitlines()
     assert last.startswith("build.py: ") and says in last
     assert all(line.endswith("...") for line in steps)
@@ -134,7 +134,7 @@ def test_a_python_that_jaxlib_has_no_wheel_for_is_refused(
         pythons.examine(sys.executable)
 
 
-def test_settings_of_jax_and_python_do_not_reach_what_is_run(
+def test_a_child_process_gets_no_settings_of_jax_and_python(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for name in ("PYTHONPATH", "JAX_PLATFORMS", "XLA_FLAGS", "UNRELATED"):
@@ -146,7 +146,7 @@ def test_settings_of_jax_and_python_do_not_reach_what_is_run(
     assert not {"PYTHONPATH", "JAX_PLATFORMS", "XLA_FLAGS"} & kept.keys()
 
 
-def test_missing_system_packages_are_found_by_what_is_in_them(
+def test_a_missing_system_package_is_found_by_its_files(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(shutil, "which", lambda name: None)
@@ -183,7 +183,7 @@ def test_with_a_finished_wheel_a_bare_machine_lacks_only_ensurepip(
     assert lacking == [[], ["python3.11-venv"]]
 
 
-def test_a_python_of_ones_own_without_headers_is_refused() -> None:
+def test_a_python_that_was_built_by_hand_needs_headers() -> None:
     bare = THIS._replace(base=Path("/opt/python/bin/python3"), has_headers=False)
 
     with pytest.raises(Refusal, match=r"lacks Python\.h"):
@@ -242,7 +242,7 @@ def test_an_environment_is_made_once_for_the_same_requirements(tmp_path: Path) -
     assert not environments.is_made(directory, THIS, ["pip", "wheel"])
 
 
-def test_what_counts_of_a_file_is_its_content(tmp_path: Path) -> None:
+def test_a_file_with_the_same_content_is_the_same_input(tmp_path: Path) -> None:
     directory, requirements = tmp_path / "venv", tmp_path / "requirements.txt"
     requirements.write_text("pip\n")
     environments.environment(directory, THIS, [requirements])
@@ -268,7 +268,7 @@ def test_nothing_is_compiled_for_a_python_without_the_gil(
     assert ("--only-binary=:all:" in commands[1]) is free_threaded
 
 
-def test_what_cannot_be_installed_is_refused_in_one_line(tmp_path: Path) -> None:
+def test_a_failed_pip_install_is_refused_in_one_line(tmp_path: Path) -> None:
     wheel = tmp_path / "broken-1.0-py3-none-any.whl"
     wheel.write_text("no wheel")
 
@@ -323,7 +323,7 @@ def report(entries: list[int], *, fixed: bool = True) -> dict:
     return facts | {"fixed": fixed, "rows": rows, "ok": rows[0]["ok"]}
 
 
-def test_the_demo_shows_stock_and_ours_beside_the_goal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_demo_shows_stock_ours_and_the_goal(capsys: pytest.CaptureFixture[str]) -> None:
     demo.show(report([1, 1, 2], fixed=False), report([1, 1, 1]))
 
     (line,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith(" key"))
@@ -340,7 +340,7 @@ def test_the_demo_shows_stock_and_ours_beside_the_goal(capsys: pytest.CaptureFix
         (report([1, 1, 1], fixed=False), 1, "the fix is not on"),
     ],
 )
-def test_the_demo_fails_where_ours_misses_the_goal(
+def test_the_demo_fails_if_ours_misses_the_goal(
     ours: dict, status: int, says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert demo.judge(ours, Path("ours.whl")) == status

@@ -1,8 +1,8 @@
-"""The programs on which ways to keep the fastpath's entries few are compared, on four devices.
+"""Programs that compare several designs of the fix by their cache entries, on four devices.
 
-Run as `comparison_programs.py DESIGN GROUP...`, it prints by name the cache entries after each call
-and what is right: one entry for each placement of the arguments that was met. It needs no pytest.
-DESIGN is `as_is`, or `padded`, which was tried: Python, which makes the physical sharding of a key,
+`comparison_programs.py DESIGN GROUP...` prints the cache entries after each call by name, and the
+right numbers: one entry for each placement of the arguments. It needs no pytest. DESIGN is `as_is`,
+or `padded`, a design that was tried: the Python code that makes the physical sharding of a key
 spells it at full rank.
 """
 
@@ -73,7 +73,7 @@ PLAIN = (
 
 
 def _plain(spec: P, asked: P) -> tuple[Entries, Entries]:
-    """A plain array fed back, whose `out_shardings` spell the input's placement otherwise."""
+    """A plain array is fed back, and `out_shardings` spells its placement in another way."""
     f = fresh(lambda x: x + 1, out_shardings=NamedSharding(mesh_of(4), asked))
     x = jax.device_put(np.zeros((4, 4), np.float32), NamedSharding(mesh_of(4), spec))
     entries = []
@@ -84,7 +84,7 @@ def _plain(spec: P, asked: P) -> tuple[Entries, Entries]:
 
 
 def _axis_of_size_one() -> tuple[Entries, Entries]:
-    """A cache that is decoded into: the compiler drops the axis of size one from its sharding."""
+    """A cache of a decoder: the compiler drops the axis of size one from its sharding."""
     mesh = Mesh(np.array(jax.devices()[:4]).reshape(1, 4), ("data", "tensor"))
     place = [NamedSharding(mesh, P(*names)) for names in ((None, "tensor"), ("data", "tensor"))]
     weights, cache = (jax.device_put(np.ones((8, 8), np.float32), each) for each in place)
@@ -97,10 +97,10 @@ def _axis_of_size_one() -> tuple[Entries, Entries]:
 
 
 class Random:
-    """A program of some keys that are fed back, renamed or permuted, beside constant ones.
+    """A program that feeds some keys back, renamed or permuted, and keeps others constant.
 
-    What is passed positionally and by keyword, in a dict and a list, and in which order, is chosen
-    by the seed. Some keys are donated.
+    The seed chooses the order, and what is passed positionally, by keyword, in a dict or in a list.
+    Some keys are donated.
     """
 
     PLACES = (
@@ -125,7 +125,7 @@ class Random:
         self.constant = [
             self._key(self.rng.choice(self.PLACES)) for _ in range(self.rng.randint(0, 2))
         ]
-        self.order = self.rng.sample(range(count), count)  # what is fed back as what
+        self.order = self.rng.sample(range(count), count)  # which output becomes which argument
         self.bumped = [self.rng.random() < 0.5 for _ in range(count)]
         self.form = self.rng.choice([self._positional, self._keywords, self._dict])
 
@@ -159,7 +159,7 @@ class Random:
         return [{"constant": self.constant, "z": list(state)}], {}
 
     def _named(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[jax.Array]:
-        """The keys that are fed back, among the arguments."""
+        """The arguments that are fed-back keys."""
         if self.form == self._dict:
             return args[0]["z"]
         if self.form == self._keywords:
@@ -168,7 +168,7 @@ class Random:
 
 
 def _placement(key: jax.Array) -> tuple[Any, ...]:
-    """Where a key array is, without how that is spelled."""
+    """The placement of a key array, however it is spelled."""
     base = base_array(key)
     spec = base.sharding.spec
     parts = [spec[i] if i < len(spec) else None for i in range(base.ndim)]
@@ -176,7 +176,7 @@ def _placement(key: jax.Array) -> tuple[Any, ...]:
 
 
 def pad() -> None:
-    """Has Python spell the physical sharding of a key at the full rank of its base array."""
+    """Makes Python spell the physical sharding of a key at the full rank of its base array."""
     from jax._src import core, sharding_impls
 
     stock = sharding_impls.make_key_array_phys_sharding

@@ -1,4 +1,4 @@
-"""What JAX compiles for no jitted function of the user's: told, with the user's line and why."""
+"""Compilations outside the user's jitted functions: the user's line, and the reason."""
 
 from __future__ import annotations
 
@@ -61,13 +61,13 @@ def chosen(xs: Any) -> None:
 
 
 def again(call: Callable[[Any], None], *values: Any) -> list[str | None]:
-    """The reasons of the calls' own operation, in turn."""
+    """The reasons of the compilations of one operation, in order."""
     name = {"scanned": "scan", "scanned_with_one_body": "scan", "chosen": "cond"}[call.__name__]
     found = compilations_of(lambda: [call(value) for value in values])
     return [made.reason for made in found if made.function == name]
 
 
-def test_a_scan_outside_jit_whose_body_is_made_again_is_told_to_be() -> None:
+def test_a_scan_outside_jit_with_a_new_body_is_explained() -> None:
     xs = jnp.ones(4)
     found = [c for c in compilations_of(lambda: [scanned(xs)] * 3 and [scanned(xs), scanned(xs)])
              if c.function == "scan"]  # fmt: skip
@@ -95,7 +95,7 @@ def test_a_scan_inside_a_jitted_function_compiles_once() -> None:
     assert found == []
 
 
-def test_an_operation_of_another_shape_says_which() -> None:
+def test_an_operation_on_another_shape_names_both_shapes() -> None:
     xs = [jnp.ones(n) for n in (7, 8)]
 
     reasons = again(scanned_with_one_body, *xs)
@@ -103,14 +103,14 @@ def test_an_operation_of_another_shape_says_which() -> None:
     assert reasons[-1] == "argument 1: was float32[7], now float32[8]"
 
 
-def test_a_branch_that_is_made_again_is_told_to_be() -> None:
+def test_a_cond_with_a_new_branch_is_explained() -> None:
     reasons = again(chosen, *[jnp.ones(9)] * 2)
 
     assert reasons[0] is None
     assert reasons[1].endswith("is another function in each call")
 
 
-def test_an_operation_with_another_parameter_says_which() -> None:
+def test_an_operation_with_another_parameter_names_it() -> None:
     def reversed_on(axis: int) -> None:
         jax.lax.rev(jnp.ones((2, 11)), (axis,))
 
@@ -124,7 +124,7 @@ def lowered_and_compiled() -> None:
     jax.jit(carry).lower(1.0, 2.0).compile()
 
 
-def test_what_is_compiled_ahead_of_time_has_the_users_line() -> None:
+def test_an_ahead_of_time_compilation_has_the_users_line() -> None:
     found = compilations_of(lowered_and_compiled)
 
     line = line_in(lowered_and_compiled, 1)
@@ -136,7 +136,7 @@ def test_what_is_compiled_ahead_of_time_has_the_users_line() -> None:
     ]  # fmt: skip
 
 
-def test_a_call_of_what_was_compiled_ahead_of_time_has_the_functions_line() -> None:
+def test_a_compiled_function_has_the_line_of_its_definition() -> None:
     with jaxlib.pjit.dispatches() as found:
         jax.jit(carry).lower(1.0, 2.0).compile()(1.0, 2.0)
 
@@ -159,7 +159,7 @@ def struct(*shape: int, **placement: Any) -> jax.ShapeDtypeStruct:
 
 DIFFERS = "differs from what was compiled ahead of time"
 AHEAD = (
-    # What the batch was lowered with, and called with, and what is said.
+    # The batch that was lowered, the batch of the call, and the explanation.
     (lambda: struct(8, 8), lambda: placed(np.ones((8, 8), np.float32), "a"),
      f"batch['x']: {DIFFERS}: was unsharded, now P('a',)"),
     (lambda: struct(8, 8), lambda: np.ones((4, 8), np.float32),
@@ -194,7 +194,7 @@ def test_a_call_that_compiles_again_differs_from_ahead_of_time_until_its_advice_
     assert misses_after(eval(advised, names)) == []
 
 
-def test_what_equinox_lowered_ahead_of_time_has_the_users_paths() -> None:
+def test_a_function_that_equinox_lowered_has_the_users_paths() -> None:
     jitted = imported("equinox").filter_jit(lambda w, batch: w + batch["x"])
     w = placed(np.ones((8, 8), np.float32))
 
@@ -208,7 +208,7 @@ def test_what_equinox_lowered_ahead_of_time_has_the_users_paths() -> None:
     ]
 
 
-def test_a_call_like_what_was_compiled_ahead_is_not_a_miss_and_compiles_nothing() -> None:
+def test_a_call_with_the_lowered_arguments_is_no_miss_and_compiles_nothing() -> None:
     jitted = jax.jit(lambda x: x * 3)
     with jaxlib.pjit.dispatches() as found:
         jitted.lower(struct(3)).compile()
@@ -227,7 +227,7 @@ def lowered_and_compiled_anew() -> None:
     jax.jit(lambda x: x).lower(1.0).compile()
 
 
-def test_clearing_jaxs_listeners_blinds_nothing() -> None:
+def test_compilations_are_seen_after_jaxs_listeners_are_cleared() -> None:
     assert len(compilations_of(cleared_then_ahead_of_time)) == 3
 
 
@@ -239,7 +239,7 @@ def test_clearing_jaxs_listeners_clears_ours_too_while_nobody_explains() -> None
     assert jax._src.monitoring.get_event_duration_listeners() == []
 
 
-def test_a_listener_that_is_there_before_jax_is_told_of_what_is_compiled_first() -> None:
+def test_a_listener_from_before_the_import_of_jax_sees_the_first_compilation() -> None:
     program = (
         "import jaxlib.pjit, json\nfound = []\n"
         "with jaxlib.pjit.listening(print, found.append):\n"

@@ -1,4 +1,4 @@
-"""`build.py conformance`: which files it takes, what differs, and the exit status."""
+"""`build.py conformance`: the files that it runs, the differences, and the exit status."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def checkout(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_named_files_are_taken_once_each(checkout: Path) -> None:
+def test_a_file_that_is_named_twice_runs_once(checkout: Path) -> None:
     files = conformance.test_files(checkout, ["b", "a", "b"])
 
     assert [file.name for file in files] == ["b_test.py", "a_test.py"]
@@ -36,7 +36,7 @@ def test_a_folder_that_is_not_a_checkout_is_refused(tmp_path: Path) -> None:
         conformance.test_files(tmp_path, ["a"])
 
 
-def test_a_test_file_that_is_not_there_is_refused(checkout: Path) -> None:
+def test_a_missing_test_file_is_refused(checkout: Path) -> None:
     with pytest.raises(Refusal, match=r"tests/c_test\.py: not found"):
         conformance.test_files(checkout, ["a", "c"])
 
@@ -48,7 +48,7 @@ def test_a_checkout_of_another_release_is_refused(checkout: Path) -> None:
         conformance.check_version(checkout, "0.9.2")
 
 
-def test_the_document_names_the_tests_that_may_differ() -> None:
+def test_the_page_names_the_tests_that_may_differ() -> None:
     allowed = conformance.allowed_differences(ALLOWED_DIFFERENCES.read_text())
 
     assert allowed == {"pjit_test.py::ArrayPjitTest::test_partial_sharded_prng_key_inp"}

@@ -1,4 +1,4 @@
-"""Lets the tests import the modules behind build.py, and has the rule raise its errors."""
+"""Lets the tests import build.py's modules, and makes the rule raise its errors."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-# Last, so that no module there hides one of the tests' or of an installed package.
+# Last, so that no module there hides a module of the tests or of an installed package.
 for folder in ("build", "benchmarks"):
     sys.path.append(str(Path(__file__).parent.parent / folder))
 
-# Read when jaxlib is imported. An error that is only warned of would look like stock.
+# jaxlib reads this when it is imported. A warning instead of an error would look like stock.
 os.environ.setdefault("JAXLIB_PJIT_STRICT", "1")
 
 
@@ -32,8 +32,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def flag() -> Iterator[None]:
-    """JAX's own flag, `jax_explain_cache_misses`, for one test."""
-    import jax  # not before the test's module has set the device count
+    """Switches JAX's own flag, `jax_explain_cache_misses`, on for one test."""
+    import jax  # after the test module has set the device count
 
     jax.config.update("jax_explain_cache_misses", True)
     yield

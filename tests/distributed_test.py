@@ -1,4 +1,4 @@
-"""Keys on a mesh that two processes share, with two CPU devices each."""
+"""Keys on a mesh over two processes, with two CPU devices each."""
 
 from __future__ import annotations
 

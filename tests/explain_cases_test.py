@@ -1,4 +1,4 @@
-"""What is said of small programs, after what public reports describe: what each must come to."""
+"""The explanations of small programs that follow public reports."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ SAID = {
 
 
 def said_by(case: str) -> list[str]:
-    """What a case prints, except for where its functions and calls are."""
+    """What a case prints, without the places of its functions and calls."""
     done = interpreters.run([f"tests/cases/{case}.py"], devices=4, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     lines = [line.strip() for line in done.stdout.splitlines()]
@@ -74,14 +74,14 @@ def said_by(case: str) -> list[str]:
 
 
 @pytest.mark.parametrize("case", SAID)
-def test_a_case_comes_to_what_is_right(case: str) -> None:
+def test_a_case_gets_the_right_explanation(case: str) -> None:
     if case == "field_in_a_model":
         imported("equinox")
 
     assert said_by(case) == SAID[case]
 
 
-def test_a_thousand_misses_of_one_reason_are_one_message() -> None:
+def test_a_thousand_misses_for_one_reason_are_one_message() -> None:
     (said,) = said_by("thousand_steps")
 
     assert int(said.removesuffix(" characters")) < 500

@@ -1,4 +1,4 @@
-"""What is said of a call that missed the fastpath: each kind of difference, in its exact words."""
+"""The explanation of a fastpath miss: each kind of difference, in its exact words."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from reproduction import keys
 
 
 class Program(NamedTuple):
-    """Calls of one fresh jitted function, the last of which misses."""
+    """Calls of one new jitted function. The last one misses."""
 
     name: str
     options: dict[str, Any]
     calls: Callable[[Any], list[Call]]
     work: str  # what JAX did in the last call
-    says: list[str]  # after the line that names the function
+    says: list[str]  # without the line that names the function
 
 
 def twice_of(first: Any, second: Any) -> Callable[[Any], list[Call]]:
@@ -63,11 +63,11 @@ class Config:
 
 
 class Plain:
-    """Its objects are equal to nothing but themselves."""
+    """Objects without an equality of their own."""
 
 
 class Equal:
-    """Its objects are equal, and have Python's own `repr`."""
+    """Equal objects with Python's default `repr`."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Equal)
@@ -264,7 +264,7 @@ def test_a_miss_says_what_differs_and_what_to_do(program: Program) -> None:
     assert rest == [f"for step defined at here, entry {entry}", *program.says]
 
 
-def test_metadata_alone_is_named_after_it_changed_with_a_shape() -> None:
+def test_only_the_metadata_is_named_after_it_changed_together_with_a_shape() -> None:
     f = fresh()
     calls = [Tagged(floats(size), tag) for size, tag in ((4, 1), (5, 2), (5, 1))]
 
@@ -274,7 +274,7 @@ def test_metadata_alone_is_named_after_it_changed_with_a_shape() -> None:
     assert named == ["x: pytree structure", "x[<flat index 0>]: shape or dtype"]
 
 
-def test_of_earlier_calls_the_one_that_is_placed_alike_is_compared_with() -> None:
+def test_a_call_is_compared_with_an_earlier_call_of_the_same_placement() -> None:
     calls = [P(), P("a"), P(None)]
     f = fresh()
 
@@ -283,7 +283,7 @@ def test_of_earlier_calls_the_one_that_is_placed_alike_is_compared_with() -> Non
     assert said[2] == ("x: sharding, same placement, spelled differently: was P(), now P(None,)")
 
 
-def test_a_configuration_value_that_is_not_compared_is_not_a_cause() -> None:
+def test_a_configuration_value_outside_the_signature_is_no_cause() -> None:
     if not hasattr(jax._src.config.config_ext, "trace_context_names"):
         pytest.skip("this release does not say which values are compared")
     f = fresh()
@@ -298,7 +298,7 @@ def test_a_configuration_value_that_is_not_compared_is_not_a_cause() -> None:
 
 
 class Loud:
-    """A static argument whose `repr` is no help."""
+    """A static argument whose `repr` raises or is too long."""
 
     def __init__(self, text: Callable[[], str]) -> None:
         self.text = text
@@ -348,7 +348,7 @@ def test_attributes_that_cannot_be_read_do_no_harm() -> None:
     assert said[2] == "n: static argument: was another object that prints alike, now <shy>"
 
 
-def test_of_sixty_four_signatures_the_oldest_is_forgotten_and_that_is_said() -> None:
+def test_after_sixty_four_signatures_the_oldest_is_forgotten_and_the_message_says_so() -> None:
     f = fresh(static_argnums=1)
     calls = [functools.partial(f, 1.0, str(n)) for n in range(66)]
 

@@ -1,4 +1,4 @@
-"""What is said of an argument that came out of the function's own earlier call."""
+"""The explanation of an argument that an earlier call of the function returned."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def without_the_rule() -> Iterator[None]:
     jaxlib.pjit.set_physical_out_shardings(previous)
 
 
-def test_a_fed_back_key_without_the_rule_is_told_apart_by_its_spelling(
+def test_without_the_rule_a_fed_back_key_differs_by_its_spelling(
     without_the_rule: None,
 ) -> None:
     said = explained(*feed_back(jax.jit(train_step), 4))
@@ -72,7 +72,7 @@ def test_a_fed_back_key_with_the_rule_has_no_miss() -> None:
 
 
 class Loop(NamedTuple):
-    """A state that a function returns otherwise than it was given."""
+    """A state that a function returns with another signature than it got."""
 
     name: str
     differs: str
@@ -83,7 +83,7 @@ class Loop(NamedTuple):
 
 
 def run(loop: Loop, start: Any, step: Any) -> list[jaxlib.pjit.Dispatch]:
-    """Three rounds of it, explained."""
+    """Explains three rounds of it."""
     jitted = jax.jit(lambda w, x: step(x) if w is None else step(x, w))
     with jaxlib.pjit.explain() as misses:
         for _ in range(3):
@@ -188,7 +188,7 @@ def test_state_that_is_kept_as_advised_misses_no_more(loop: Loop, advised: Loop)
     assert run(advised, advised.start(), advised.step) == []
 
 
-def test_state_that_the_user_made_is_not_said_to_be_the_functions_own() -> None:
+def test_state_that_the_user_made_is_not_called_the_functions_own_output() -> None:
     step = jax.jit(lambda x: x + 1)
 
     with jaxlib.pjit.explain() as misses:
@@ -197,7 +197,7 @@ def test_state_that_the_user_made_is_not_said_to_be_the_functions_own() -> None:
     assert [difference.is_fed_back for miss in misses for difference in miss.differences] == [False]
 
 
-def test_what_a_function_returned_is_recognised_and_not_kept_alive() -> None:
+def test_an_output_is_recognised_and_not_kept_alive() -> None:
     step = jax.jit(lambda x: x + 1)
     with jaxlib.pjit.explain():
         ref = weakref.ref(step(jnp.zeros(3)))
@@ -206,7 +206,7 @@ def test_what_a_function_returned_is_recognised_and_not_kept_alive() -> None:
         assert ref() is None
 
 
-def test_a_key_fed_back_without_the_rule_misses_no_more_with_it(without_the_rule: None) -> None:
+def test_the_rule_removes_the_miss_of_a_fed_back_key(without_the_rule: None) -> None:
     if jax.__version_info__ >= (0, 11):
         pytest.skip("a scalar key is right there without the rule")
     (said,) = explained(*feed_back(jax.jit(lambda state: train_step(state)), 4))

@@ -1,4 +1,4 @@
-"""What is logged with JAX's own flag, jax_explain_cache_misses."""
+"""The log of JAX's own flag, jax_explain_cache_misses."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_jaxs_own_flag_logs_one_warning_a_miss(
     ]
 
 
-def test_what_jax_explains_itself_comes_with_the_remedy_and_is_not_a_second_warning(
+def test_a_miss_that_jax_explains_gets_the_remedy_and_no_second_warning(
     flag: None, caplog: pytest.LogCaptureFixture
 ) -> None:
     f = fresh()
@@ -80,7 +80,7 @@ def test_the_remedy_is_seen_wherever_warnings_are(settings: str, shown: bool) ->
     assert "TRACING CACHE MISS" in done.stderr
 
 
-def test_without_the_flag_nothing_is_logged_and_nothing_is_noted(
+def test_without_the_flag_nothing_is_logged_or_recorded(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     f = fresh()
@@ -95,7 +95,7 @@ def test_without_the_flag_nothing_is_logged_and_nothing_is_noted(
 
 @pytest.mark.skipif(jax.__version_info__ >= (0, 11), reason="a scalar key is right there")
 @pytest.mark.parametrize("page", ["README.md", "docs/explaining_misses.md"])
-def test_the_transcript_is_what_the_example_gets(page: str) -> None:
+def test_the_page_shows_what_the_example_logs(page: str) -> None:
     example = ROOT / "docs" / "examples" / "train.py"
 
     done = interpreters.run(
@@ -110,7 +110,7 @@ def test_the_transcript_is_what_the_example_gets(page: str) -> None:
     assert f"docs/examples/train.py\n{said}```" in (ROOT / page).read_text()
 
 
-def test_what_counts_jaxs_warnings_as_its_tests_do_counts_none_of_ours(flag: None) -> None:
+def test_jaxs_way_of_counting_its_warnings_counts_none_of_ours(flag: None) -> None:
     f = fresh()
     f(1.0)
 

@@ -1,4 +1,4 @@
-"""Which dispatches are misses, and how a program asks for them."""
+"""Which dispatches are misses, and how a program gets their explanations."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 from explaining import Call, explained, fixable, floats, fresh, told, with_callback
 
 
-def test_assert_no_misses_raises_what_is_to_be_said() -> None:
+def test_assert_no_misses_raises_the_explanation() -> None:
     f = fresh()
 
     with (
@@ -112,16 +112,16 @@ def a_call_that_raises() -> None:
         a_call_that_raises,
     ],
 )
-def test_nothing_is_said_where_there_is_not_a_miss(program: Call) -> None:
+def test_a_dispatch_that_is_no_miss_is_not_explained(program: Call) -> None:
     assert explained(program) == []
 
 
-def test_a_first_dispatch_reads_as_one() -> None:
+def test_a_first_dispatch_is_called_one() -> None:
     with jaxlib.pjit.dispatches() as found:
         fresh()(1.0)
 
     assert told(found) == [[
-        "FIRST DISPATCH at here (test_a_first_dispatch_reads_as_one) costing T ms "
+        "FIRST DISPATCH at here (test_a_first_dispatch_is_called_one) costing T ms "
         "(traced, lowered, compiled)",
         "for step defined at here, entry 1",
     ]]  # fmt: skip

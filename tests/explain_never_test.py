@@ -1,4 +1,4 @@
-"""What is said of a function that never takes the fastpath."""
+"""The explanation of a function that never takes the fastpath."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from jax.sharding import PartitionSpec as P
 from explaining import explained, fixable, floats, place, records_of, told_lines, with_callback
 
 
-def test_a_function_with_a_callback_is_said_never_to_take_the_fastpath() -> None:
+def test_a_function_with_a_callback_never_takes_the_fastpath() -> None:
     f = jax.jit(with_callback)
 
     said = explained(*[lambda: f(1.0)] * 3)
@@ -29,7 +29,7 @@ def test_a_function_with_a_callback_is_said_never_to_take_the_fastpath() -> None
 
 
 @pytest.mark.skipif(not hasattr(jax, "new_ref"), reason="this release has no jax.new_ref")
-def test_a_function_of_mutable_refs_is_said_never_to_take_the_fastpath() -> None:
+def test_a_function_of_mutable_refs_never_takes_the_fastpath() -> None:
     ref = jax.new_ref(jnp.ones(3))
     f = jax.jit(lambda r: r[...] + 1)
 
@@ -55,7 +55,7 @@ def test_an_uncommitted_array_on_several_devices_is_named() -> None:
     ]
 
 
-def test_an_entry_that_a_call_that_raised_left_is_named_once(
+def test_the_entry_of_a_call_that_raised_is_named_once(
     flag: None, caplog: pytest.LogCaptureFixture
 ) -> None:
     step, fix = fixable()
@@ -75,7 +75,7 @@ def test_an_entry_that_a_call_that_raised_left_is_named_once(
     ]
 
 
-def test_an_entry_that_a_call_that_raised_left_is_named_if_jitted_again() -> None:
+def test_the_entry_of_a_call_that_raised_is_named_if_jitted_again() -> None:
     step, fix = fixable()
 
     with pytest.raises(ValueError, match="not today"):
@@ -89,7 +89,7 @@ def test_an_entry_that_a_call_that_raised_left_is_named_if_jitted_again() -> Non
     }
 
 
-def test_what_never_takes_the_fastpath_is_logged_once(
+def test_a_function_that_never_takes_the_fastpath_is_logged_once(
     flag: None, caplog: pytest.LogCaptureFixture
 ) -> None:
     f = jax.jit(lambda x: with_callback(x))

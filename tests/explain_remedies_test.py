@@ -1,4 +1,4 @@
-"""What an explanation advises works: followed to the letter, the miss is gone."""
+"""The advice of an explanation works: a program that follows it has no miss."""
 
 from __future__ import annotations
 
@@ -44,20 +44,20 @@ def advice_of(misses: list[jaxlib.pjit.Dispatch]) -> list[str]:
 
 
 def code_of(advice: str) -> str:
-    """The call that an advice ends with."""
+    """The code at the end of an advice."""
     return advice.partition(": ")[2]
 
 
 def written(advice: str, **names: Any) -> Any:
-    """What the call that an advice ends with makes of the arguments that it names."""
+    """The arguments after the code at the end of the advice ran."""
     return eval(code_of(advice), NAMES | names)
 
 
 class Arguments(NamedTuple):
-    """Two arguments of one function, of which the second call misses."""
+    """Two arguments of one function. The call with the second misses."""
 
     name: str
-    says: str  # the advice, except for its call
+    says: str  # the advice, without its code
     first: Callable[[], Any]
     second: Callable[[], Any]
 
@@ -71,7 +71,7 @@ def key_on(spec: P) -> Callable[[], jax.Array]:
 
 
 def raw_key() -> jax.Array:
-    """A key whose base array is spelled as a key's own sharding is."""
+    """A key whose base array has the spelling of the key's own sharding."""
     return jax.random.wrap_key_data(place(np.zeros((4, 4, 2), np.uint32), P("a")))
 
 
@@ -156,7 +156,7 @@ IN_EVERY_CALL = (
 
 
 @pytest.mark.parametrize("arguments", IN_EVERY_CALL, ids=lambda arguments: arguments.name)
-def test_an_argument_that_is_made_as_advised_in_every_call_misses_no_more(
+def test_an_argument_that_is_made_as_advised_in_every_call_has_no_miss(
     arguments: Arguments,
 ) -> None:
     if arguments.name == "laid out otherwise" and NAMES["Format"] is None:
@@ -177,7 +177,7 @@ def test_an_argument_that_is_made_as_advised_in_every_call_misses_no_more(
     assert [str(miss) for miss in misses] == []
 
 
-def test_an_argument_on_another_mesh_misses_no_more_on_the_mesh_that_is_named() -> None:
+def test_an_argument_on_the_mesh_that_is_named_has_no_miss() -> None:
     step = jax.jit(lambda x: x)
     with jaxlib.pjit.explain() as misses:
         step(on(P("a"))()), step(on(P("a"), OTHER_MESH)())
@@ -280,7 +280,7 @@ jax.tree_util.register_pytree_node(
 
 
 class Counted:
-    """As `Tagged`, with its tag a leaf."""
+    """Like `Tagged`, but the tag is a leaf."""
 
     def __init__(self, x: Any, tag: Any) -> None:
         self.x, self.tag = x, tag
@@ -292,7 +292,7 @@ jax.tree_util.register_pytree_node(
 
 
 class Rewritten(NamedTuple):
-    """A program that misses, the advice that it gets, and the program as advised."""
+    """A program that misses, its advice, and the program that follows it."""
 
     name: str
     advice: str
@@ -301,7 +301,7 @@ class Rewritten(NamedTuple):
 
 
 def anew(step: Any) -> Any:
-    """A function of its own, of which no call is known."""
+    """A new function without an earlier call."""
     return types.FunctionType(
         step.__code__, step.__globals__, step.__name__, step.__defaults__, step.__closure__
     )
@@ -440,7 +440,7 @@ REWRITTEN = (
 
 
 @pytest.mark.parametrize("program", REWRITTEN, ids=lambda program: program.name)
-def test_a_program_that_is_written_as_advised_misses_no_more(program: Rewritten) -> None:
+def test_a_program_that_is_written_as_advised_has_no_miss(program: Rewritten) -> None:
     with jaxlib.pjit.explain() as misses:
         program.missing()
     assert advice_of(misses) == [program.advice]
@@ -460,7 +460,7 @@ def test_a_program_that_is_written_as_advised_misses_no_more(program: Rewritten)
     ],
     ids=["static text", "rank", "an array where a scalar was"],
 )
-def test_what_has_an_entry_of_its_own_misses_no_more_after_a_call_before_the_loop(
+def test_a_call_before_the_loop_removes_the_miss_of_an_entry_of_its_own(
     options: dict[str, Any], arguments: list[tuple[Any, ...]]
 ) -> None:
     def step(x: Any, n: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What is said of programs after public reports, and that it helps."""
+"""The explanations of programs that follow public reports, and that their advice works."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_report_is_explained_and_its_program_as_advised_has_no_miss(report: Re
     assert [str(miss) for miss in run(report, True)] == []
 
 
-def test_the_page_has_each_report_with_what_is_said_of_it() -> None:
+def test_the_page_has_each_report_with_its_explanation() -> None:
     page = (ROOT / "docs" / "explaining_misses.md").read_text()
     rows = [line.split(" | ") for line in page.splitlines() if line.startswith("| [")]
 

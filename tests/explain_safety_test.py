@@ -25,7 +25,7 @@ from time_limit import TIMEOUT_S
 
 
 class Loud:
-    """A static argument whose `repr` is no help."""
+    """A static argument whose `repr` raises."""
 
     def __init__(self, text: Callable[[], str]) -> None:
         self.text = text
@@ -101,7 +101,7 @@ def test_first_calls_at_once_are_no_misses() -> None:
         assert len({dispatch.function_number for dispatch in found}) == 1
 
 
-def test_a_nested_dispatch_has_its_own_work() -> None:
+def test_a_nested_dispatch_is_explained_by_itself() -> None:
     inner = fresh()
     inner(1.0)
 
@@ -120,7 +120,7 @@ def test_a_nested_dispatch_has_its_own_work() -> None:
     assert by_name["step"][2] == 1
 
 
-def test_a_deleted_argument_raises_what_it_raises_without_an_explanation() -> None:
+def test_a_deleted_argument_raises_the_same_error_as_without_an_explanation() -> None:
     f = fresh()
     x = jnp.ones(3)
     x.delete()
@@ -130,7 +130,7 @@ def test_a_deleted_argument_raises_what_it_raises_without_an_explanation() -> No
 
 
 class Locked:
-    """A pytree whose flatten takes a lock of the user's."""
+    """A pytree whose flatten function takes a lock of the user."""
 
     lock = threading.Lock()
 
@@ -141,7 +141,7 @@ jax.tree_util.register_pytree_node(
 )  # fmt: skip
 
 
-def test_code_of_the_users_runs_under_no_lock_of_ours() -> None:
+def test_the_users_code_runs_under_no_lock_of_ours() -> None:
     f, g = fresh(), jax.jit(lambda locked: 1.0)
     thread = threading.Thread(target=lambda: g(Locked()), daemon=True)
 

@@ -1,4 +1,4 @@
-"""Calls that are explained, and what is said of them without what differs from run to run."""
+"""Explains calls, and removes what differs from run to run."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def records_of(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
 
 
 def told(misses: list[jaxlib.pjit.Dispatch]) -> list[list[str]]:
-    """The lines of each miss, without what differs from run to run."""
+    """The lines of each explanation, without what differs from run to run."""
     return [told_lines(str(miss)) for miss in misses]
 
 
@@ -67,7 +67,7 @@ def with_callback(x: Any) -> Any:
 
 
 def fixable() -> tuple[Call, Call]:
-    """A function that raises, and what makes it do so no more."""
+    """A function that raises, and a switch that stops that."""
     faults = ["not today"]
 
     def step(x: Any) -> Any:

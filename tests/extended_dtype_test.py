@@ -56,7 +56,7 @@ def test_tiles_are_traced_once(
 
 
 @each_case
-def test_tiles_come_back_as_numpy_would_move_them(
+def test_tiles_are_moved_as_numpy_moves_them(
     shape: tuple[int, ...], spec: P, step: object, entries: tuple[int, ...]
 ) -> None:
     first = np.asarray(base_array(own_dtypes.tiles(shape, placed_as(spec))))

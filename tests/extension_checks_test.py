@@ -1,4 +1,4 @@
-"""What is refused of our two extensions before they go into a wheel, and of the wheel itself."""
+"""Checks of our two extensions before they go into a wheel, and of the finished wheel."""
 
 from __future__ import annotations
 
@@ -118,11 +118,11 @@ def test_no_overlay_is_written_with_a_broken_extension(sound: Extensions, tmp_pa
     assert not (tmp_path / "out").exists()
 
 
-def test_no_wheel_appears_that_fails_its_trial(sound: Extensions, tmp_path: Path) -> None:
+def test_a_wheel_that_fails_its_trial_is_not_written(sound: Extensions, tmp_path: Path) -> None:
     library = synthetic_wheels.libraries(tmp_path)["seam"]
     stock = stock_wheel.check(synthetic_wheels.write_wheel(tmp_path, library), THIS.target)
 
-    # Its jaxlib is not a package that can be imported.
+    # Its jaxlib cannot be imported.
     with pytest.raises(Refusal, match="was installed on trial and does not work"):
         repack.repack(
             stock,
@@ -136,7 +136,7 @@ def test_no_wheel_appears_that_fails_its_trial(sound: Extensions, tmp_path: Path
 
 
 def small_wheel(folder: Path, jax: str, pjit: str) -> Path:
-    """A wheel whose modules are Python; pip and the trial see no difference."""
+    """A wheel of Python modules, which pip and the trial treat like a real one."""
     info = "jaxlib-9.9.9+physical1.dist-info"
     contents = {
         "jaxlib/__init__.py": "",
@@ -160,7 +160,7 @@ OURS, STOCK = "pjit = len", "class pjit: pass"
 ON, OFF = (f"def physical_out_shardings(): return {on}" for on in (True, False))
 
 
-def test_a_wheel_that_says_that_the_rule_is_on_passes_its_trial(tmp_path: Path) -> None:
+def test_a_wheel_with_the_rule_on_passes_its_trial(tmp_path: Path) -> None:
     trial.try_wheel(small_wheel(tmp_path, OURS, ON), THIS)
 
 

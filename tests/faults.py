@@ -1,4 +1,4 @@
-"""Puts faults into a dispatch, one at a time, and prints what came of each, as JSON.
+"""Puts faults into a dispatch, one at a time, and prints the outcome of each, as JSON.
 
 Run as `faults.py NAME...`, with the stock jaxlib or with the fix, on two CPU devices.
 """
@@ -24,11 +24,11 @@ import own_dtypes
 from fed_back import bumped, fresh
 from reproduction import base_array, identity, keys, mesh_of
 
-# Said of one callback in an error, with the path of a file and a line in it.
+# An error names one callback, with a file and a line.
 MESSAGE_CHARS = 60
 
 Outcome = list[Any]
-Report = dict[str, list[Any]]  # the outcomes of calls, and the cache entries after each
+Report = dict[str, list[Any]]  # the outcome of each call, and the cache entries after it
 
 
 def key_array() -> jax.Array:
@@ -37,7 +37,7 @@ def key_array() -> jax.Array:
 
 
 def outcome_of(call: Callable[[], Any]) -> Outcome:
-    """What a call returns, as numbers, or raises."""
+    """The values that a call returns, or its error."""
     try:
         returned = jax.block_until_ready(call())
     except BaseException as error:
@@ -46,7 +46,7 @@ def outcome_of(call: Callable[[], Any]) -> Outcome:
 
 
 def calls_on(f: Any, first: Any, call: Callable[[Any], Any] | None = None) -> Report:
-    """Three calls that are each fed what the last one made, or the first state where it failed."""
+    """Three calls. Each gets the output of the last one, or the first state if that failed."""
     report: Report = {"calls": [], "entries": []}
     state = first
     for _ in range(3):
@@ -144,7 +144,7 @@ def deleted_before_a_hit() -> Report:
 
 @contextmanager
 def fastpath_data(change: Callable[[Any, Any], Any]) -> Iterator[None]:
-    """Has what the fastpath is told changed by `change(data, flat outputs)`."""
+    """Changes what the fastpath gets, by `change(data, flat outputs)`."""
     make = jax._src.pjit._get_fastpath_data
 
     def changed(executable: Any, out_tree: Any, args_flat: Any, out_flat: Any, *rest: Any) -> Any:
@@ -165,7 +165,7 @@ def with_data(change: Callable[[Any, Any], Any]) -> Report:
 
 
 def with_tuple() -> Report:
-    """Plain outputs beside the key: their entries are read from what jax itself has as a list."""
+    """Plain outputs beside the key: their entries come from what jax itself keeps as a list."""
     plain = jax.device_put(np.ones(4, np.float32), NamedSharding(mesh_of(2), P()))
     with fastpath_data(as_a_tuple_of_shardings):
         return calls_on(fresh(lambda state: (state[0] * 2, bumped(state[1]))), (plain, key_array()))
@@ -226,7 +226,7 @@ def interrupt_in_flatten(x: Any) -> tuple[Any, ...]:
     raise KeyboardInterrupt("of the flatten")
 
 
-# Where jax's own code meets the fault, or nothing does.
+# jax's own code meets the fault, or nothing does.
 FAULTS: dict[str, Callable[[], Report]] = {
     "error in tracing": lambda: in_tracing(ValueError("of the step")),
     "KeyboardInterrupt in tracing": lambda: in_tracing(KeyboardInterrupt("of the step")),
@@ -244,7 +244,7 @@ FAULTS: dict[str, Callable[[], Report]] = {
     "no fastpath data": lambda: with_data(lambda data, out_flat: None),
     "out_shardings in a tuple": with_tuple,
 }
-# In these the rule fails and steps aside, which is said once a process.
+# In these the rule fails and steps aside. It says so once a process.
 STEPPING_ASIDE: dict[str, Callable[[], Report]] = {
     "out_shardings one too many": lambda: with_data(one_too_many),
     "fastpath data of another type": lambda: with_data(as_a_namespace),
@@ -258,7 +258,7 @@ STEPPING_ASIDE: dict[str, Callable[[], Report]] = {
 
 
 class Kept(logging.Handler):
-    """Keeps what is logged, for the report."""
+    """Keeps the log records for the report."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)

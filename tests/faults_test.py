@@ -1,4 +1,4 @@
-"""A fault in a dispatch comes out as with stock jaxlib, said once where the rule stepped aside."""
+"""A fault in a dispatch has the outcome of stock. If the rule steps aside, it says so once."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def stock() -> dict[str, Any]:
 
 
 @every_fault
-def test_calls_around_a_fault_return_and_raise_what_stock_s_do(name: str) -> None:
+def test_calls_around_a_fault_return_and_raise_what_stock_does(name: str) -> None:
     assert ours(name)["outcomes"][name]["calls"] == stock()["outcomes"][name]["calls"]
 
 
@@ -50,16 +50,16 @@ def test_a_fault_makes_no_more_entries_than_with_stock(name: str) -> None:
 
 
 @each_step_aside
-def test_where_the_rule_steps_aside_it_says_so_once(name: str) -> None:
+def test_a_rule_that_steps_aside_says_so_once(name: str) -> None:
     assert ours(name)["records"] == ["WARNING"]
 
 
 @each_step_aside
-def test_where_the_rule_steps_aside_the_dispatch_counts_as_left_to_stock(name: str) -> None:
+def test_a_dispatch_that_the_rule_steps_aside_from_counts_as_left_to_stock(name: str) -> None:
     assert ours(name)["left"] > 0
 
 
-def test_where_jax_itself_meets_the_fault_the_rule_does_not_step_aside() -> None:
+def test_the_rule_does_not_step_aside_if_jax_itself_meets_the_fault() -> None:
     report = report_of(sys.executable, *faults.FAULTS)
 
     assert (report["left"], report["records"]) == (0, [])

@@ -1,7 +1,7 @@
-"""Programs that feed an extended-dtype output back, by the route that it takes through jax.
+"""Programs that feed an extended-dtype output back, each by another route through jax.
 
-The tests run them here and, for the values, on stock jaxlib: this module needs no pytest, and run
-as a program prints what each route computes. A new route is a new line of `ROUTES`.
+The tests run them here, and on stock jaxlib for the values. So this module needs no pytest. As a
+program, it prints what each route computes. A new route is a new line of `ROUTES`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ IMPLS = ("threefry2x32", "rbg", "unsafe_rbg")
 SCALAR = placed(4, P())
 ARRAY = placed(4, P(), (4,))
 MATRIX = placed(4, P("a"), (4, 4))
-TRACES: list[None] = []  # an item for each trace of a function that `fresh` made
+TRACES: list[None] = []  # one item for each trace of a function from `fresh`
 
 
 @dataclass(frozen=True)
@@ -38,11 +38,11 @@ class Route:
     call: Callable[[Any, Any], Any] = lambda f, state: f(state)
     entries: Callable[[Any], int] = lambda f: f._cache_size()
     goal: tuple[int, ...] = FIVE_ONES
-    lacks: str = ""  # what the release lacks, if that is so
+    lacks: str = ""  # what the release lacks, if anything
 
 
 def fresh(step: Callable[..., Any], **options: Any) -> Any:
-    """A jitted function that shares its cache entries with no other."""
+    """A jitted function that shares no cache entries with another."""
 
     @functools.wraps(step)
     def own(*args: Any, **kwargs: Any) -> Any:
@@ -62,7 +62,7 @@ def placed_as(spec: P) -> NamedSharding:
 
 
 def asking_for(step: Callable[[Any], Any], spec: P) -> Callable[[Any], Any]:
-    """For routes whose output sharding the caller asks for, on a mesh that exists only then."""
+    """For routes whose caller asks for the output sharding, on a mesh that is made only then."""
     return lambda first: fresh(step, out_shardings=placed_as(spec))
 
 
@@ -117,7 +117,7 @@ def step_named(key: jax.Array, *, times: int) -> jax.Array:
 
 
 class Static:
-    """A pytree that is a static argument here. `flattened` has an item for each flattening."""
+    """A pytree that serves as a static argument. `flattened` has one item for each flattening."""
 
     flattened: ClassVar[list[None]] = []
 
@@ -176,7 +176,7 @@ def in_cond(key: jax.Array) -> jax.Array:
 
 
 def constrained_to(spec: P) -> Callable[[Any], Any]:
-    """For routes whose output the function itself places."""
+    """For routes whose function places the output itself."""
     return lambda first: fresh(
         lambda key: jax.lax.with_sharding_constraint(bumped(key), placed_as(spec))
     )
@@ -200,7 +200,7 @@ def from_callback(impl: str) -> jax.Array:
 
 
 def wrapped(spec: P, shape: tuple[int, ...] = ()) -> Callable[[str], jax.Array]:
-    """A maker of keys around raw data that is on the mesh already, spelled as raw data is."""
+    """A maker of keys from raw data that is on the mesh already, in the spelling of raw data."""
     return lambda impl: jax.random.wrap_key_data(
         jax.device_put(jax.random.key_data(keys(impl, shape)), placed_as(spec)),
         impl=own_dtypes.impl_of(impl),
@@ -208,7 +208,7 @@ def wrapped(spec: P, shape: tuple[int, ...] = ()) -> Callable[[str], jax.Array]:
 
 
 def from_another_mesh(impl: str) -> jax.Array:
-    """A key array that was on a mesh of the same devices in another order."""
+    """A key array that comes from a mesh of the same devices in another order."""
     here = mesh_of(4)
     there = Mesh(here.devices[::-1, ::-1], here.axis_names)
     key = jax.device_put(keys(impl, (4, 4)), NamedSharding(there, P("a")))
@@ -221,7 +221,7 @@ def beside_constant(first: jax.Array) -> Any:
 
 
 def constant_or_bumped(first: jax.Array) -> Any:
-    """A key array that is a constant may be the output."""
+    """The output may be a key array that is a constant."""
     return fresh(lambda key: jax.numpy.where(jax.random.bits(key[0, 0]) >= 0, first, bumped(key)))
 
 
@@ -266,7 +266,7 @@ jax.tree_util.register_pytree_node(
 @jax.tree_util.register_static
 @dataclass(frozen=True)
 class Times:
-    """A pytree without leaves: all of it is static, though it is not a static argument."""
+    """A pytree without leaves. All of it is static, although it is not a static argument."""
 
     times: int
 
@@ -288,7 +288,7 @@ def bound_key(impl: str) -> jax.tree_util.Partial:
 
 
 def reversed_rows(matrix: jax.Array) -> jax.Array:
-    """Moves keys along the dimension that is on one device: a stale buffer shows in the values."""
+    """Moves keys along the dimension that is not split. A stale buffer shows in the values."""
     return matrix[:, ::-1]
 
 
@@ -369,7 +369,7 @@ ROUTES = (
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the calls of a route did."""
+    """The outcome of the calls of a route."""
 
     entries: list[int]  # in the function's cache, after each call
     traces: int

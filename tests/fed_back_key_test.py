@@ -1,4 +1,4 @@
-"""Section 1 of the report: keys fed back on two CPU devices, and what must not change."""
+"""Section 1 of the bug report: keys fed back on two CPU devices, and the controls."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def test_a_cold_run_makes_one_cache_entry(case: Case, impl: str) -> None:
 
 
 @each_case
-def test_a_warm_run_makes_no_further_cache_entry(case: Case, impl: str) -> None:
+def test_a_warm_run_makes_no_more_cache_entries(case: Case, impl: str) -> None:
     _, warm = reproduction.cold_and_warm(case, impl)
 
     assert warm.entries == list(case.goal)
 
 
 @each_case
-def test_the_function_is_traced_once_on_the_cold_run_alone(case: Case, impl: str) -> None:
+def test_the_function_is_traced_once_and_on_the_cold_run_only(case: Case, impl: str) -> None:
     cold, warm = reproduction.cold_and_warm(case, impl)
 
     assert (cold.traces, warm.traces) == (1, 0)

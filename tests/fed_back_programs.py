@@ -1,7 +1,7 @@
-"""Every route, placement and pair of placements by name, to be run on whatever devices there are.
+"""Every route, placement and pair of placements by name, for any devices.
 
-Run as `fed_back_programs.py IMPL NAME...`, it prints what those do with that PRNG. The tests on
-GPUs run it on CPUs and on stock jaxlib too, and so it needs no pytest.
+`fed_back_programs.py IMPL NAME...` prints what these programs do with that PRNG. The tests on GPUs
+run it on CPUs and on stock jaxlib too, so it needs no pytest.
 """
 
 from __future__ import annotations
@@ -20,34 +20,34 @@ from fed_back import Route
 from placements import Pair, Placement
 from reproduction import base_array
 
-# What these show takes four devices: on two the two placements are one, or three are two.
+# These need four devices: on two devices, two of their placements are one.
 _ON_FOUR = {"axes of other sizes", "fewer devices"}
 
 
 class Outcome(NamedTuple):
-    """What a program did: the cache entries after each call, and the bits of what came out last."""
+    """The cache entries after each call of a program, and the bits of the last output."""
 
     entries: list[int]
     bits: list[str]
-    keys: list[str]  # of the keys among it alone
+    keys: list[str]  # of the keys in it only
     outcome: str = "ok"
 
 
 @dataclass(frozen=True)
 class Program:
-    """One of them, with the entries that it makes on two devices and more."""
+    """A program, with the entries that it makes on two devices or more."""
 
     name: str
     goal: tuple[int, ...]
     impls: tuple[str, ...]
-    lacks: Callable[[], str]  # what the release lacks, if that is so
+    lacks: Callable[[], str]  # what the release lacks, if anything
     run: Callable[[str], Outcome]  # with the PRNG of that name
-    least: int = 2  # the devices that the goal takes
+    least: int = 2  # the devices that the goal needs
     most: int = 4
 
 
 def programs() -> Iterator[Program]:
-    """All of them."""
+    """All programs."""
     for route in fed_back.ROUTES:
         yield _of_route(route)
     for case in (*placements.PLACEMENTS, *placements.MOVED):
@@ -92,10 +92,10 @@ def _devices(case: Placement | Pair) -> tuple[int, int]:
 
 
 def outcome_of(program: Program, impl: str) -> Outcome:
-    """What the program does, an error included."""
+    """The outcome of a program, which may be an error."""
     try:
         return program.run(impl)
-    except Exception as error:  # a release may be unable to do it
+    except Exception as error:  # a release may not support it
         return Outcome([], [], [], f"raises {type(error).__name__}: {error}".splitlines()[0])
 
 

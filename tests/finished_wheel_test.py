@@ -1,4 +1,4 @@
-"""A finished wheel of ours, as `demo`, `test` and `bench` take it: what is refused of it."""
+"""The checks of a finished wheel of ours, which `demo`, `test` and `bench` take."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ REFUSALS: dict[str, tuple[Callable[[Path], Path], str]] = {
 
 
 @pytest.mark.parametrize(("broken", "says"), REFUSALS.values(), ids=REFUSALS.keys())
-def test_what_is_not_a_sound_wheel_of_ours_is_refused_in_one_line(
+def test_a_wheel_that_is_broken_or_not_ours_is_refused_in_one_line(
     broken: Callable[[Path], Path], says: str, tmp_path: Path
 ) -> None:
     path = broken(tmp_path)
@@ -68,7 +68,7 @@ def test_what_is_not_a_sound_wheel_of_ours_is_refused_in_one_line(
 
 
 @pytest.mark.parametrize("label", ["+physical1", "+house.physical1"])
-def test_a_sound_one_tells_which_jaxlib_it_was_made_of(label: str, tmp_path: Path) -> None:
+def test_a_sound_wheel_names_the_jaxlib_that_it_was_made_from(label: str, tmp_path: Path) -> None:
     made = wheel(tmp_path, version=f"9.9.9{label}", added=(PJIT,))
 
     assert made.name == f"jaxlib-9.9.9{label}-{TAG}-manylinux_2_27_{MACHINE}.whl"

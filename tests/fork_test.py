@@ -1,4 +1,4 @@
-"""What a forked process finds: locks that another thread held at the fork are free."""
+"""In a forked process, the locks that another thread held at the fork are free."""
 
 from __future__ import annotations
 

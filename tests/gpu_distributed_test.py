@@ -1,4 +1,4 @@
-"""Keys on a mesh that two processes of one node share, with a GPU each."""
+"""Keys on a mesh over two processes of one node, with one GPU each."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def on_gpus(record_property: Any) -> None:
 @pytest.fixture(scope="module")
 def answers() -> list[process_groups.Answer]:
     gpus.or_fail()
-    # One each, as a batch system gives them out.
+    # One GPU each, as a batch system assigns them.
     names = os.environ.get("CUDA_VISIBLE_DEVICES", "0,1").split(",")[:COUNT]
     return process_groups.answers(
         [gpus.PLATFORM | {"CUDA_VISIBLE_DEVICES": name} for name in names], devices=1

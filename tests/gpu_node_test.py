@@ -1,4 +1,4 @@
-"""What a node is found to be by its nvidia-smi, and the nodes that are refused in one line."""
+"""What nvidia-smi says of a node, and the nodes that are refused in one line."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SPLIT = A100 | {"mig.mode.current": "Enabled"}
 
 @pytest.fixture
 def found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
-    """Takes the GPUs of a stand-in for nvidia-smi, and of no variable, for those of the machine."""
+    """Makes a stand-in for nvidia-smi answer for the machine, with no variable that hides GPUs."""
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     for name, value in gpu_stand_ins.nvidia_smi(tmp_path, [{}, {}]).items():
         monkeypatch.setenv(name, value)
@@ -56,7 +56,7 @@ def test_newer_gpus_get_what_jax_asks_for(found: pytest.MonkeyPatch) -> None:
     assert gpu_node.examine(THIS, cuda=13).requirements("0.10.2") == ["jax[cuda13]==0.10.2"]
 
 
-def test_a_process_sees_as_many_gpus_as_it_is_to(found: pytest.MonkeyPatch) -> None:
+def test_a_process_sees_as_many_gpus_as_were_asked_for(found: pytest.MonkeyPatch) -> None:
     node = gpu_node.examine(THIS)
 
     assert node.settings(1) == {
@@ -73,7 +73,7 @@ def test_a_process_sees_as_many_gpus_as_it_is_to(found: pytest.MonkeyPatch) -> N
         ("1", ("1",)),
         ("1,0", ("1", "0")),
         ("GPU-00000001", ("GPU-00000001",)),
-        ("0,7,1", ("0",)),  # as CUDA does: a name that is none ends the list
+        ("0,7,1", ("0",)),  # as CUDA does: a wrong name ends the list
         ("0,0", ("0",)),
     ],
 )
@@ -85,14 +85,14 @@ def test_only_gpus_that_are_visible_are_used(
     assert gpu_node.examine(THIS).names == names
 
 
-def test_of_split_gpus_one_instance_is_used(found: pytest.MonkeyPatch) -> None:
+def test_of_a_split_gpu_one_instance_is_used(found: pytest.MonkeyPatch) -> None:
     gpus_are(found, SPLIT, SPLIT)
 
     assert gpu_node.examine(THIS).names == ("0",)
 
 
 REFUSED = (
-    # What the node has, devices, CUDA, and what the one line says.
+    # The GPUs of the node, --devices, --cuda, and a part of the error's one line.
     ([], None, None, "finds no GPU here (nvidia-smi lists none); use --platform cpu"),
     ([OLD_DRIVER], None, None, "driver 470.82.01 is too old for CUDA 12, which needs 525"),
     ([{}], None, 13, "driver 535.183.06 is too old for CUDA 13, which needs 580 or later; "
@@ -111,7 +111,7 @@ REFUSED = (
 
 
 @pytest.mark.parametrize(("gpus", "devices", "cuda", "says"), REFUSED, ids=[r[3] for r in REFUSED])
-def test_a_node_that_will_not_do_is_refused_in_one_line(
+def test_an_unfit_node_is_refused_in_one_line(
     gpus: list[dict[str, str]],
     devices: int | None,
     cuda: int | None,
@@ -141,7 +141,7 @@ def test_a_machine_without_nvidia_smi_is_refused(monkeypatch: pytest.MonkeyPatch
         gpu_node.examine(THIS)
 
 
-def test_gpus_that_are_hidden_are_told_from_none(found: pytest.MonkeyPatch) -> None:
+def test_hidden_gpus_are_told_apart_from_none(found: pytest.MonkeyPatch) -> None:
     found.setenv("CUDA_VISIBLE_DEVICES", "")
 
     with pytest.raises(Refusal, match="names none of the 2 GPUs here; unset it"):
@@ -163,7 +163,7 @@ def test_an_option_for_gpus_is_refused_on_the_cpu(option: str) -> None:
         arguments.gpu_node(options, THIS)
 
 
-def test_what_a_gpu_does_not_tell_is_not_a_figure(found: pytest.MonkeyPatch) -> None:
+def test_what_a_gpu_does_not_report_is_left_out(found: pytest.MonkeyPatch) -> None:
     gpus_are(found, {"power.draw": "[N/A]"})
 
     (reading,) = nvidia_smi.readings()

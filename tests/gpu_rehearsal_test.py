@@ -1,8 +1,8 @@
-"""The commands for a GPU node from end to end, where stand-ins take the place of GPUs.
+"""The commands for a GPU node from end to end, with stand-ins instead of GPUs.
 
-A clone and a finished wheel are carried to a "node" without network, as docs/gpu.md says, and the
-scripts of that page run there. What stands in: nvidia-smi, the batch system, the container, and for
-JAX's CUDA plugin one that serves CPU devices. The rest is real: pip, uv, jax, jaxlib, our wheel.
+A clone and a finished wheel are copied to a "node" without network, as docs/gpu.md says, and the
+scripts of that page run there. There are stand-ins for nvidia-smi, the batch system, the container
+and JAX's CUDA plugin, which serves CPU devices. pip, uv, jax, jaxlib and our wheel are real.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from paths import ROOT
 REHEARSAL = "2 x Tesla V100-SXM2-16GB, driver 535.183.06, CUDA 12"
 CPUS = "(a rehearsal: these devices are CPUs)"
 NOT_CARRIED = shutil.ignore_patterns(".build", ".git", "bazel-*", "dist", "__pycache__", "*.lock")
-# A few of the rows: all of them would take minutes.
+# A few of the rows, since all of them would take minutes.
 ROWS = "-k 'matrix and threefry2x32 or deleted or in_every or all_gpus'"
-# A batch system's and a container's programs, which run what they are given.
+# The programs of a batch system and a container. They run the command that they get.
 PROGRAMS = {
     "srun": 'exec "$@"',
     "apptainer": 'while [ "$1" != image.sif ]; do shift; done; shift; exec "$@"',
@@ -34,7 +34,7 @@ PROGRAMS = {
 
 
 class Node(NamedTuple):
-    """A clone that was carried, what it runs with, and our wheel."""
+    """A copied clone, its settings, and our wheel."""
 
     clone: Path
     carried: Path
@@ -130,7 +130,7 @@ def test_the_benchmark_leaves_its_page_and_its_plots(
     assert "check: all entries and counters are right" in batch_job.stdout
 
 
-def test_a_benchmark_on_gpus_is_one_that_others_can_be_compared_with(
+def test_a_benchmark_on_gpus_can_be_compared_with_another(
     node: Node, batch_job: subprocess.CompletedProcess[str]
 ) -> None:
     results = node.clone / "dist" / "benchmarks" / "results.json"
@@ -146,7 +146,7 @@ def test_a_benchmark_on_gpus_is_one_that_others_can_be_compared_with(
 
 def test_a_container_gets_an_overlay_that_is_shown_on_its_gpus(node: Node, tmp_path: Path) -> None:
     script, out = node.clone / "docs/examples/gpu_container.sh", tmp_path / "overlay"
-    # The container's python3, which has a jaxlib of its own.
+    # The container's python3, with its own jaxlib.
     ours = node.clone / ".build" / "venv"
     (stock,) = [path for path in ours.glob("stock-cuda12*") if path.is_dir()]
     settings = {
@@ -160,7 +160,7 @@ def test_a_container_gets_an_overlay_that_is_shown_on_its_gpus(node: Node, tmp_p
     assert f"Ours reaches the goal in every row. The overlay: {out}" in done.stdout
 
 
-def test_a_plugin_that_finds_no_gpu_is_said_in_one_line(node: Node, tmp_path: Path) -> None:
+def test_a_plugin_that_finds_no_gpu_is_refused_in_one_line(node: Node, tmp_path: Path) -> None:
     out = tmp_path / "out"
 
     done = node.build_py("bench", "--quick", "--out", out, STAND_IN_SAYS_NONE="1")

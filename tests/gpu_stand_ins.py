@@ -1,4 +1,4 @@
-"""What stands in for GPUs where there are none: an nvidia-smi, and wheels of a CUDA plugin."""
+"""Stand-ins for GPUs: an nvidia-smi, and wheels of a CUDA plugin."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _PLUGIN = "jax_plugins/xla_cuda_stand_in/__init__.py"
 
 
 def as_json(gpus: Sequence[dict[str, str]]) -> str:
-    """What STAND_IN_GPUS is to be."""
+    """The value for STAND_IN_GPUS."""
     return json.dumps(gpus)
 
 
 def nvidia_smi(folder: Path, gpus: Sequence[dict[str, str]]) -> dict[str, str]:
-    """Puts one into a folder. Returns the settings of a process that is to find it, by its PATH."""
+    """Puts an nvidia-smi into a folder. Returns the settings of a process that finds it."""
     folder.mkdir(parents=True, exist_ok=True)
     program = folder / "nvidia-smi"
     program.write_text(f'#!/bin/sh\nexec {sys.executable} {_FOLDER / "nvidia_smi.py"} "$@"\n')
@@ -30,7 +30,7 @@ def nvidia_smi(folder: Path, gpus: Sequence[dict[str, str]]) -> dict[str, str]:
 
 
 def cuda_plugin(folder: Path, version: str, cuda: int = 12) -> list[Path]:
-    """Writes wheels of the names that `jax[cuda12]` of a version asks for. One has the plugin."""
+    """Writes wheels with the names that `jax[cuda12]` of a version requires. One has the plugin."""
     plugin, pjrt = f"jax-cuda{cuda}-plugin", f"jax-cuda{cuda}-pjrt"
     needs = [f"Requires-Dist: {pjrt}=={version}", "Provides-Extra: with-cuda"]
     code = {_PLUGIN: (_FOLDER / _PLUGIN).read_bytes()}
@@ -38,7 +38,7 @@ def cuda_plugin(folder: Path, version: str, cuda: int = 12) -> list[Path]:
 
 
 def cudnn(folder: Path, version: str = "9.10.2.21") -> Path:
-    """Writes an empty wheel of cuDNN, of which old GPUs need an old one."""
+    """Writes an empty wheel of the cuDNN version that old GPUs need."""
     return _wheel(folder, "nvidia-cudnn-cu12", version, [], {})
 
 

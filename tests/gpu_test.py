@@ -1,7 +1,7 @@
-"""The tables, and everything that is fed back, on the GPUs there are: one, two, four or eight.
+"""Both tables, and all programs that feed keys back, on one, two, four or eight GPUs.
 
-Entries are the goals, and what CPUs make of the same program on as many devices. Values are those
-of stock jaxlib on the same GPUs, and keys, which are integers, those of CPUs too.
+The cache entries must reach the goals, and equal those of as many CPU devices. The values must
+equal those of stock jaxlib on the same GPUs. Keys are integers, so they must equal those on CPUs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from reproduction import Case, base_array
 
 gpus.or_skip()
 
-KEYS_ALIKE = "threefry2x32"  # the one PRNG that JAX promises to be alike on all platforms
+KEYS_ALIKE = "threefry2x32"  # the only PRNG that JAX promises to be the same on all platforms
 TIMEOUT_S = 1800  # to compile a hundred programs for GPUs
 TABLES = (*reproduction.SECTION_1, *reproduction.SECTION_2)
 
@@ -69,9 +69,9 @@ def test_a_fed_back_key_is_not_traced_again(case: Case, impl: str) -> None:
 
 
 def each(least: int | None = None, impls: tuple[str, ...] = placements.IMPLS) -> Any:
-    """Each program with each of its PRNGs, on as many GPUs as there are up to four.
+    """Each program with each of its PRNGs, on up to four GPUs.
 
-    On one GPU all meshes have one device: most goals take more, and are left out there.
+    On one GPU all meshes have one device. Most goals need more, and are left out then.
     """
     return pytest.mark.parametrize(
         ("program", "impl"),
@@ -91,7 +91,7 @@ def marks(program: Program, least: int | None) -> list[Any]:
 
 @functools.cache
 def outcome_of(program: Program, impl: str) -> Outcome:
-    """Three tests read what is run once."""
+    """Runs a program once. Three tests read its outcome."""
     return fed_back_programs.outcome_of(program, impl)
 
 
@@ -100,7 +100,7 @@ Elsewhere = Callable[[str, str, str], dict[str, Outcome]]
 
 @pytest.fixture(scope="module")
 def elsewhere(request: pytest.FixtureRequest) -> Elsewhere:
-    """What the programs that are to be tested do with another jaxlib, or on as many CPUs."""
+    """The outcomes of the selected programs with another jaxlib, or on as many CPU devices."""
     selected = [getattr(item, "callspec", None) for item in request.session.items]
     programs = [each.params.get("program") for each in selected if each]
     names = list(dict.fromkeys(program.name for program in programs if program))
@@ -127,7 +127,7 @@ def of_stock(elsewhere: Elsewhere, program: Program, impl: str) -> Outcome:
 
 
 def of_ours(elsewhere: Elsewhere, program: Program, impl: str) -> Outcome:
-    """What ours does here. An error that stock raises too is nobody's, and a skip."""
+    """Our outcome of a program. If stock raises the error too, the test is skipped."""
     outcome = outcome_of(program, impl)
     if outcome.outcome != "ok":
         of_stock(elsewhere, program, impl)
@@ -135,7 +135,7 @@ def of_ours(elsewhere: Elsewhere, program: Program, impl: str) -> Outcome:
 
 
 @each()
-def test_what_is_fed_back_makes_no_entry_that_its_placement_does_not(
+def test_a_program_makes_one_entry_a_placement(
     program: Program, impl: str, elsewhere: Elsewhere
 ) -> None:
     made = of_ours(elsewhere, program, impl)
@@ -144,7 +144,7 @@ def test_what_is_fed_back_makes_no_entry_that_its_placement_does_not(
 
 
 @each(least=1)
-def test_what_is_fed_back_has_the_values_that_stock_computes(
+def test_a_program_computes_the_values_of_stock(
     program: Program, impl: str, elsewhere: Elsewhere
 ) -> None:
     expected = of_stock(elsewhere, program, impl)
@@ -153,7 +153,7 @@ def test_what_is_fed_back_has_the_values_that_stock_computes(
 
 
 @each(least=1, impls=(KEYS_ALIKE,))
-def test_what_is_fed_back_makes_the_entries_and_the_keys_that_it_makes_on_cpus(
+def test_a_program_makes_the_same_entries_and_keys_as_on_cpus(
     program: Program, impl: str, elsewhere: Elsewhere
 ) -> None:
     made = of_ours(elsewhere, program, impl)

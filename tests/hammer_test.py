@@ -1,4 +1,4 @@
-"""Threads that call, explain, clear JAX's caches and drop functions, all at once."""
+"""Threads that call, explain, clear JAX's caches and drop functions at the same time."""
 
 from __future__ import annotations
 

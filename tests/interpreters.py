@@ -1,4 +1,4 @@
-"""Runs programs in other processes: in this interpreter, and in one with a stock jaxlib."""
+"""Runs programs in other processes, with this interpreter or the one with a stock jaxlib."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def stock_python() -> str:
 
 
 def environment(python: str, settings: dict[str, str], devices: int) -> dict[str, str]:
-    """A child's environment: CPU devices, and no setting of the tests' own but `settings`.
+    """The environment of a child process: CPU devices, and of the tests' settings only `settings`.
 
-    A PYTHONPATH there comes before this process's own.
+    A PYTHONPATH in `settings` comes before the one of this process.
     """
     kept = {name: value for name, value in os.environ.items() if not name.startswith("JAX")}
-    # A fix that came by PYTHONPATH must not follow into the stock interpreter.
+    # If the fix is on PYTHONPATH, the stock interpreter must not get it.
     inherited = kept.pop("PYTHONPATH", "") if python == sys.executable else ""
     path = [str(TESTS), settings.get("PYTHONPATH", ""), inherited]
     return {
@@ -51,7 +51,7 @@ def run(
     cwd: Path | None = None,
     timeout_s: float = TIMEOUT_S,
 ) -> subprocess.CompletedProcess[str]:
-    """Runs a program's text, or a command line for the interpreter, to its end."""
+    """Runs the text of a program, or the interpreter's arguments, and waits for the end."""
     command = ["-c", program] if isinstance(program, str) else program
     return subprocess.run(
         [python, *command],
@@ -64,7 +64,7 @@ def run(
 
 
 def answer(program: str | list[str], **options: Any) -> Any:
-    """What a program printed, as JSON. Its failure is the test's."""
+    """The JSON that a program prints. If the program fails, the test fails."""
     done = run(program, **options)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

@@ -10,7 +10,7 @@ import pytest
 
 
 def imported(name: str) -> Any:
-    """A library that may not import beside this jax, or a skip with its error."""
+    """Imports a library. If it does not support this jax, the test is skipped with its error."""
     try:
         return importlib.import_module(name)
     except (ImportError, AttributeError) as error:

@@ -1,4 +1,4 @@
-"""What a program sees of the fix besides its cache entries: nothing."""
+"""A program sees nothing of the fix, except for its cache entries."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ key = reproduction.SECTION_1[0].make("threefry2x32")
 for _ in range(3):
     key = f(key)
 """
-# A function that is dropped, one that is kept, and both called on a key that is respelled.
+# One function is dropped and one is kept. Both are called on a key that is respelled.
 USE_ARRAYS = """
 import fed_back, jax, reproduction
 first = reproduction.SECTION_2[1].make("threefry2x32")
@@ -39,8 +39,8 @@ assert kept._cache_size() == 1
 """
 # jax warns of every fork once it has threads, with stock too.
 NO_FORK_WARNING = ["-W", "ignore::RuntimeWarning"]
-# Stock crashes or hangs in the exit of a process that was forked with an XLA client alive: only a
-# process forked before there is one can be asked to exit as usual.
+# Stock crashes or hangs at the exit of a process that was forked while an XLA client was alive.
+# Only a process that is forked earlier can exit as usual.
 FORK = """
 import os, sys, jax
 f = jax.jit(lambda key: jax.random.split(key)[0])
@@ -106,7 +106,7 @@ def as_worker(method: str, use: str, before: str) -> str:
 MAKE = "import jax; f = jax.jit(lambda key: key)"
 USE_HERE = f"exec({USE_ARRAYS!r})"
 WORKERS = {
-    # A forked process may use jax only where its parent has not begun to.
+    # A forked process may use jax only if its parent has not used it yet.
     "fork, jax used in the child": as_worker("fork", USE_ARRAYS, MAKE),
     "fork, jax used in the parent": as_worker("fork", "    pass", USE_HERE),
     "spawn": as_worker("spawn", USE_ARRAYS, USE_HERE),
@@ -161,7 +161,7 @@ print(json.dumps(frames(lambda: f(key))))
 """
 
 
-def test_a_traceback_has_stock_s_frames_and_no_other() -> None:
+def test_a_traceback_has_the_frames_of_stock_only() -> None:
     settings = {"JAX_TRACEBACK_FILTERING": "off"}
     stock = interpreters.answer(FRAMES, python=interpreters.stock_python(), settings=settings)
 
@@ -171,7 +171,7 @@ def test_a_traceback_has_stock_s_frames_and_no_other() -> None:
 
 
 def references_after_use() -> tuple[weakref.ref[Any], ...]:
-    """Weak references to all that a jitted function is made of, with nobody holding it."""
+    """Weak references to all parts of a jitted function that nobody holds."""
 
     def step(key: jax.Array) -> jax.Array:
         return next_key(key)
@@ -190,7 +190,7 @@ def test_a_dropped_function_is_collected_with_all_its_parts() -> None:
 
 
 def references_of_a_cycle() -> tuple[weakref.ref[Any], ...]:
-    """The same of a function that its own closure holds."""
+    """The same for a function that its own closure holds."""
 
     def step(key: jax.Array) -> jax.Array:
         return next_key(key) if holder else key
@@ -246,7 +246,7 @@ def test_twenty_thousand_dropped_functions_leave_no_dispatch_function_behind() -
 
 
 def cycle_through_dispatch_function() -> tuple[weakref.ref[Any], ...]:
-    """A jitted function that only its own dispatch function's attributes lead back to."""
+    """A jitted function that only the attributes of its own dispatch function refer to."""
 
     def step(key: jax.Array) -> jax.Array:
         return jax.lax.rev(key, (0,))

@@ -1,4 +1,4 @@
-"""Breaks small wheels at random, in the ways that a bad disk, download, tool or person would."""
+"""Breaks small wheels at random, in the ways of a bad disk, download, tool or attacker."""
 
 from __future__ import annotations
 
@@ -78,10 +78,10 @@ def _entries(wheel: Path) -> Entries:
 def _zipped(entries: Entries, method: int = zipfile.ZIP_DEFLATED) -> bytes:
     whole = io.BytesIO()
     with warnings.catch_warnings(), zipfile.ZipFile(whole, "w", method) as file:
-        warnings.simplefilter("ignore")  # of a name that is there twice
+        warnings.simplefilter("ignore")  # for a name that occurs twice
         for name, content in entries:
             info = zipfile.ZipInfo("x", STAMP)
-            info.filename = name  # as it is: the constructor would fix it
+            info.filename = name  # the raw name: the constructor would fix it
             info.external_attr = 0o100644 << 16
             info.compress_type = method
             file.writestr(info, content)
@@ -89,7 +89,7 @@ def _zipped(entries: Entries, method: int = zipfile.ZIP_DEFLATED) -> bytes:
 
 
 def _signed(entries: Entries) -> Entries:
-    """The same with a RECORD that is right, so that what is checked after the hashes is reached."""
+    """The same with a correct RECORD, so that the checks after the hashes are reached."""
     kept = [(name, content) for name, content in entries if name != f"{_INFO}/RECORD"]
     text = io.StringIO()
     rows = [
@@ -104,7 +104,7 @@ def _somewhere(random: Random, content: bytes) -> int:
 
 
 def _edited(random: Random, content: bytes) -> bytes:
-    """A few edits: bytes flipped, words put in, lines dropped, doubled or moved."""
+    """A few edits: bytes flipped, words inserted, lines dropped, doubled or moved."""
     for _ in range(random.randint(1, 3)):
         at, lines = _somewhere(random, content), content.splitlines(keepends=True) or [b""]
         line = random.randrange(len(lines))
@@ -136,7 +136,7 @@ def truncated(random: Random, wheel: Path) -> bytes:
 
 
 def moved_bytes(random: Random, wheel: Path) -> bytes:
-    """A piece left out, put in twice, put elsewhere, or zeroed, as after a bad copy."""
+    """A piece left out, doubled, moved or zeroed, as after a bad copy."""
     content = wheel.read_bytes()
     start, end = sorted((_somewhere(random, content), _somewhere(random, content)))
     before, piece, after = content[:start], content[start:end], content[end:]
@@ -167,7 +167,7 @@ def zip_fields(random: Random, wheel: Path) -> bytes:
 
 
 def swapped_entries(random: Random, wheel: Path) -> bytes:
-    """The contents of two files swapped, or all files in another order; RECORD may tell it."""
+    """Two files with swapped contents, or all files in another order, with RECORD or without."""
     entries = _entries(wheel)
     if random.random() < 0.3:
         return _zipped(random.sample(entries, len(entries)))
@@ -191,7 +191,7 @@ def left_out(random: Random, wheel: Path) -> bytes:
 
 
 def odd_names(random: Random, wheel: Path) -> bytes:
-    """A file with a hostile name, more or instead of another, in RECORD too."""
+    """A file with a hostile name, added or instead of another, in RECORD too."""
     entries = _entries(wheel)
     at, name = random.randrange(len(entries)), random.choice(_NAMES)
     content = b"" if name.endswith("/") else b"hostile"
@@ -203,7 +203,7 @@ def odd_names(random: Random, wheel: Path) -> bytes:
 
 
 def raw_names(random: Random, wheel: Path) -> bytes:
-    """Bytes of a name changed in both of its headers, to what may be no text at all."""
+    """A name with changed bytes in both of its headers. They may be no valid text."""
     name = random.choice([name for name, _ in _entries(wheel)]).encode()
     other = bytearray(name)
     other[random.randrange(len(other))] = random.choice((0, 0x80, 0xFF, 0xE9, 0x2F, 0x5C, 0x0A))
@@ -224,7 +224,7 @@ def _edits_of(name: str) -> Mutation:
 
 
 def odd_library(random: Random, wheel: Path) -> bytes:
-    """A libjax_common.so with a few wrong bytes, often in its headers, and a right RECORD."""
+    """A libjax_common.so with a few wrong bytes, often in its headers, and a correct RECORD."""
 
     def broken(content: bytes) -> bytes:
         changed = bytearray(content)
@@ -242,7 +242,7 @@ def odd_library(random: Random, wheel: Path) -> bytes:
 
 
 def odd_methods(random: Random, wheel: Path) -> bytes:
-    """Another way to compress, whole, with wrong bytes in it, or by its number alone."""
+    """Another compression method: real, with wrong bytes, or only its number."""
     method = random.choice(_METHODS)
     if method in _METHODS[:4]:
         content = bytearray(_zipped(_entries(wheel), method))
@@ -255,7 +255,7 @@ def odd_methods(random: Random, wheel: Path) -> bytes:
 
 
 def odd_kinds(random: Random, wheel: Path) -> bytes:
-    """A file said to be a link, a folder, a device or nothing, or with an impossible date."""
+    """A file that is marked as a link, a folder, a device or nothing, or has an impossible date."""
     kinds = (stat.S_IFLNK, stat.S_IFDIR, stat.S_IFBLK, stat.S_IFIFO, stat.S_IFREG, 0)
     content = bytearray(wheel.read_bytes())
     starts = [at for at in range(len(content) - 3) if content[at : at + 4] == b"PK\1\2"]
@@ -268,7 +268,7 @@ def odd_kinds(random: Random, wheel: Path) -> bytes:
 
 
 def bombs(random: Random, wheel: Path) -> bytes:
-    """A file of very many zeros, more or instead of another; RECORD may tell it."""
+    """A file of very many zeros, added or instead of another, in RECORD or not."""
     entries = _entries(wheel)
     at, zeros = random.randrange(len(entries)), bytes(_BOMB)
     if random.random() < 0.5:
@@ -278,7 +278,7 @@ def bombs(random: Random, wheel: Path) -> bytes:
     return _zipped(_signed(entries) if random.random() < 0.8 else entries)
 
 
-# How often each comes, in a thousand.
+# The weight of each, of a thousand.
 MUTATIONS: dict[str, tuple[Mutation, int]] = {
     "flipped bytes": (flipped_bytes, 100),
     "truncated": (truncated, 50),
@@ -300,7 +300,7 @@ MUTATIONS: dict[str, tuple[Mutation, int]] = {
 
 
 def mutated(random: Random, wheel: Path) -> tuple[str, bytes]:
-    """One mutation of a wheel, chosen at random, with its name."""
+    """A random mutation of a wheel, with its name."""
     weights = [weight for _, weight in MUTATIONS.values()]
     (name,) = random.choices(list(MUTATIONS), weights)
     return name, MUTATIONS[name][0](random, wheel)

@@ -28,14 +28,14 @@ JOBS = 2
 
 
 class Build(NamedTuple):
-    """One way to compile the source."""
+    """A compiler, a standard and a nanobind release."""
 
     release: str
     compiler: str
     standard: str
 
 
-# Each release with each compiler; the oldest and the newest with each standard, too.
+# Each release with each compiler. The oldest and the newest with each standard, too.
 BUILDS = [
     *(Build(*parts) for parts in product(RELEASES[1:-1], COMPILERS, STANDARDS[:1])),
     *(Build(*parts) for parts in product((RELEASES[0], RELEASES[-1]), COMPILERS, STANDARDS)),
@@ -43,7 +43,7 @@ BUILDS = [
 
 
 def nanobind(release: str) -> Path:
-    """A release as pip installs it, kept from one run to the next."""
+    """A release as pip installs it. It stays for the next run."""
     folder = STATE / "nanobind" / release
     if not folder.is_dir():
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -57,7 +57,7 @@ def nanobind(release: str) -> Path:
 
 
 def errors(build: Build) -> str:
-    """What the compiler says against the source."""
+    """The compiler's errors and warnings."""
     warnings = ["-Wall", "-Wextra", "-Werror"]
     as_our_build_does = ["-fexceptions", "-fno-strict-aliasing", "-fvisibility=hidden"]
     headers = [nanobind(build.release) / "include", sysconfig.get_path("include")]
@@ -77,7 +77,7 @@ def errors(build: Build) -> str:
 
 @pytest.fixture(scope="module")
 def found() -> Mapping[Build, str]:
-    """The errors of each build that this machine has a compiler for."""
+    """The errors of each build, if this machine has its compiler."""
     builds = [build for build in BUILDS if shutil.which(build.compiler)]
     with ThreadPoolExecutor(JOBS) as pool:
         list(pool.map(nanobind, RELEASES))

@@ -1,4 +1,4 @@
-"""Where a function is defined and where it was called from: the user's own lines."""
+"""The place where a function is defined and the place of its call: the user's own lines."""
 
 from __future__ import annotations
 
@@ -104,9 +104,9 @@ def with_numpyro_svi(x: Any) -> None:
 
 
 class Wrapped(NamedTuple):
-    """A call of a function that is jitted in some way."""
+    """A call of a function that was jitted in some way."""
 
-    name: str  # that the row has
+    name: str  # of the row
     line: str  # of its definition
     call: Callable[[Any], Any]
 
@@ -127,7 +127,7 @@ WRAPPED = (
 
 
 @pytest.mark.parametrize("wrapped", WRAPPED, ids=range(len(WRAPPED)))
-def test_a_function_is_defined_at_the_users_def_whatever_wrapped_it(wrapped: Wrapped) -> None:
+def test_a_function_has_the_place_of_its_def_however_it_is_wrapped(wrapped: Wrapped) -> None:
     found = dispatches_of(lambda: wrapped.call(jnp.ones(3)))[-1]
 
     assert (found.function, found.defined_at) == (wrapped.name, wrapped.line)
@@ -145,7 +145,7 @@ def drive(f, x):
 
 @pytest.fixture
 def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A library as pip installs one."""
+    """An installed library."""
     folder = tmp_path / "site-packages"
     (folder / "solver").mkdir(parents=True)
     (folder / "solver" / "__init__.py").write_text(LIBRARY)
@@ -172,7 +172,7 @@ def test_a_librarys_own_jit_is_called_from_the_users_line_through_the_library(
     assert f"at {here} through solver/__init__.py:5 (solve) costing" in str(dispatch)
 
 
-def test_where_a_library_calls_back_the_users_outer_line_is_the_call(library: Any) -> None:
+def test_if_a_library_calls_back_the_users_outer_line_is_the_call(library: Any) -> None:
     jitted = make(3.0)
     with jaxlib.pjit.dispatches() as found:
         library.drive(lambda x: jitted(x), 1.0); here = called_here()  # fmt: skip  # noqa: E702
@@ -181,7 +181,7 @@ def test_where_a_library_calls_back_the_users_outer_line_is_the_call(library: An
     assert (dispatch.called_from, dispatch.through) == (here, "solver/__init__.py:7 (drive)")
 
 
-def test_between_the_users_own_functions_the_inner_line_is_the_call() -> None:
+def test_of_the_users_own_functions_the_inner_line_is_the_call() -> None:
     jitted, here = make(3.0), ""
 
     def main() -> None:
@@ -193,7 +193,7 @@ def test_between_the_users_own_functions_the_inner_line_is_the_call() -> None:
     assert (dispatch.called_from, dispatch.through) == (here, "")
 
 
-def test_what_only_passes_calls_on_is_not_a_caller() -> None:
+def test_a_function_that_only_passes_calls_on_is_no_caller() -> None:
     equinox = imported("equinox")
 
     class Trainer(equinox.Module):
@@ -206,7 +206,7 @@ def test_what_only_passes_calls_on_is_not_a_caller() -> None:
     assert [dispatch.called_from for dispatch in found] == [here]
 
 
-def test_where_all_is_a_librarys_its_own_line_is_the_call(library: Any) -> None:
+def test_if_all_frames_are_a_librarys_its_line_is_the_call(library: Any) -> None:
     with jaxlib.pjit.dispatches() as found:
         thread = threading.Thread(target=library.solve, args=(1.0,))
         thread.start()
@@ -217,7 +217,7 @@ def test_where_all_is_a_librarys_its_own_line_is_the_call(library: Any) -> None:
 
 
 def lineages_of(*functions: Any) -> list[int]:
-    """Of functions jitted now, each called once, numbered as they first come."""
+    """The lineages of new jitted functions, numbered in the order of their first calls."""
     with jaxlib.pjit.dispatches() as found:
         for function in functions:
             function(1.0)
@@ -233,11 +233,11 @@ def test_two_functions_that_a_factory_makes_are_two() -> None:
     assert lineages_of(make(1.0), make(2.0)) == [0, 1]
 
 
-def test_functions_that_nothing_tells_apart_are_one_made_again() -> None:
+def test_functions_that_cannot_be_told_apart_are_one_jitted_again() -> None:
     assert lineages_of(make(1.0), make(1.0)) == [0, 0]
 
 
-def test_a_function_made_where_one_is_gone_is_that_one_made_again() -> None:
+def test_a_function_in_the_place_of_a_deleted_one_is_that_one_jitted_again() -> None:
     with jaxlib.pjit.dispatches() as found:
         for scale in (1.0, 2.0, 3.0):
             make(scale)(1.0)

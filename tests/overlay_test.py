@@ -1,4 +1,4 @@
-"""`build.py overlay`: what it refuses, and a stock jaxlib that is fixed without being replaced."""
+"""`build.py overlay`: its refusals, and a stock jaxlib that is fixed without being replaced."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def libraries(tmp_path_factory: pytest.TempPathFactory) -> Libraries:
 
 @pytest.fixture(scope="module")
 def ours(tmp_path_factory: pytest.TempPathFactory) -> Extensions:
-    """The extensions of the wheel that is being tested."""
+    """The extensions of the wheel under test."""
     wheel = os.environ.get("PJIT_WHEEL")
     if not wheel:
         pytest.skip("PJIT_WHEEL names no wheel of ours")
@@ -110,7 +110,7 @@ def test_an_overlay_has_our_files_and_links_to_the_rest(
     assert [entry.name for entry in out.parent.iterdir()] == ["out"]
 
 
-def test_pytest_finds_its_plugin_in_an_overlay_and_jaxlib_keeps_its_metadata(
+def test_pytest_finds_the_plugin_of_an_overlay_and_jaxlib_keeps_its_metadata(
     installed: Path, ours: Extensions, tmp_path: Path
 ) -> None:
     overlay.overlay(installed, ours, THIS, tmp_path / "out")
@@ -122,7 +122,7 @@ def test_pytest_finds_its_plugin_in_an_overlay_and_jaxlib_keeps_its_metadata(
     assert names == {"jaxlib": [], "jaxlib-overlay": ["jaxlib._fastpath_pytest"]}
 
 
-def test_an_empty_folder_may_be_there_before(
+def test_an_overlay_may_go_into_an_empty_folder(
     installed: Path, ours: Extensions, tmp_path: Path
 ) -> None:
     (tmp_path / "out").mkdir()
@@ -215,7 +215,7 @@ def test_a_failed_write_is_refused_and_leaves_nothing(
     assert list(out.parent.iterdir()) == []
 
 
-def test_the_command_says_what_to_put_on_the_path(
+def test_the_command_prints_the_folder_for_pythonpath(
     installed: Path,
     ours: Extensions,
     tmp_path: Path,

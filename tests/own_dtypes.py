@@ -1,4 +1,4 @@
-"""Extended dtypes of the tests' own: a PRNG with keys of three words, and one without a PRNG."""
+"""The tests' own extended dtypes: a PRNG with keys of three words, and a dtype without a PRNG."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from jax._src.interpreters import pxla
 from jax.sharding import NamedSharding, Sharding
 from jax.sharding import PartitionSpec as P
 
-WORDS = 3  # no other PRNG's keys are as long
+WORDS = 3  # no other PRNG has keys of this length
 TILE = (2, 3)  # the trailing dimensions of a tile's base array
 
 
@@ -44,12 +44,12 @@ THREE_WORDS = jax.extend.random.define_prng_impl(
 
 
 def impl_of(name: str) -> Any:
-    """What `jax.random` takes for the name of one of its PRNGs or of this module's."""
+    """The argument for `jax.random` that means one of its PRNGs or this module's."""
     return THREE_WORDS if name == "three_words" else name
 
 
 class TileRules:
-    """What jax asks of an extended dtype, as far as it can pass through a jitted function."""
+    """What jax requires of an extended dtype that passes through a jitted function."""
 
     @staticmethod
     def physical_element_aval(dtype: Any) -> Any:
@@ -69,7 +69,7 @@ class TileRules:
 
 
 class TileDType(dtypes.ExtendedDType):
-    """One element is a small matrix of float32. Two are equal if they make the same arrays."""
+    """An element is a small float32 matrix. Two dtypes are equal if they make the same arrays."""
 
     type = dtypes.extended
     name = "tile"
@@ -91,20 +91,20 @@ class TileDType(dtypes.ExtendedDType):
     __str__ = __repr__
 
 
-TILES = TileDType(EArray)  # EArray: jax's own array of any extended dtype
+TILES = TileDType(EArray)  # EArray is jax's own array type for any extended dtype
 
 
 def tiles(shape: tuple[int, ...], sharding: NamedSharding, dtype: TileDType = TILES) -> Any:
     """An array of tiles. `sharding` is that of its base array."""
     values = np.arange(np.prod(shape + TILE, dtype=int), dtype=np.float32).reshape(shape + TILE)
-    # As jax makes the type of an array on such a mesh: another type would be another trace.
+    # The type that jax gives an array on such a mesh. Another type would cause another trace.
     in_type = NamedSharding(sharding.mesh.abstract_mesh, P(*[None] * len(shape)))
     aval = core.ShapedArray(shape, dtype, sharding=in_type)
     return dtype.array_type(aval, jax.device_put(values, sharding))
 
 
 def dtype_of_arrays(flatten: Callable[[Any], tuple[tuple[Any, ...], Any]]) -> TileDType:
-    """A tile dtype of its own, whose arrays the dispatch registry flattens so."""
+    """A new tile dtype, whose arrays the dispatch registry flattens in the given way."""
 
     class Array(EArray):
         __slots__ = ("armed",)
@@ -123,7 +123,7 @@ def dtype_of_arrays(flatten: Callable[[Any], tuple[tuple[Any, ...], Any]]) -> Ti
 
 
 def register_as_canonical(array_type: type) -> None:
-    """Tells jax that values of the type need no conversion, in the release's own way."""
+    """Tells jax that values of the type need no conversion. The way depends on the release."""
     if hasattr(dtypes, "register_canonicalize_value_handler"):
         dtypes.register_canonicalize_value_handler(array_type, None)
     elif hasattr(dtypes, "canonicalize_value_handlers"):

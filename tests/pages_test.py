@@ -1,4 +1,4 @@
-"""`build.py pages`: commands leave figures, pages show them, and a stale one is found."""
+"""`build.py pages`: commands write figures, pages show them, and stale figures are found."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HEAD = subprocess.run(
 
 @pytest.fixture(autouse=True)
 def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Figures and pages of the test's own, at a commit that git knows."""
+    """Figures and pages of a test, at a commit that git knows."""
     monkeypatch.setattr(figures, "ROOT", tmp_path)
     monkeypatch.setattr(figures, "KEPT", tmp_path / "docs" / "figures")
     monkeypatch.setattr(figures, "FRESH", tmp_path / "fresh")
@@ -38,7 +38,7 @@ def page(folder: Path, text: str) -> list[tuple[str, str]]:
     return [(path.name, after) for path, after in blocks.changed()]
 
 
-def test_figures_that_were_taken_are_those_of_the_last_run() -> None:
+def test_taken_figures_are_those_of_the_last_run() -> None:
     figures.record("demo", "build.py demo", exact={"entries": [1, 1, 2]}, measured={"ms": 3})
     assert figures.kept("demo") is None
 
@@ -71,7 +71,7 @@ def test_the_figures_of_this_commit_can_be_taken_together(monkeypatch: pytest.Mo
     assert figures.fresh() == ["b"]
 
 
-def test_what_no_command_has_left_cannot_be_taken() -> None:
+def test_figures_that_no_command_wrote_cannot_be_taken() -> None:
     figures.record("other", "build.py other")
 
     with pytest.raises(Refusal, match=r"--take demo: no command .* there are: other"):
@@ -82,7 +82,7 @@ def test_what_no_command_has_left_cannot_be_taken() -> None:
     ("commit", "says"),
     [(f"{HEAD}+", "changes that are in no commit"), ("0" * 40, "is not in the history")],
 )
-def test_figures_of_code_that_is_in_no_commit_are_refused(
+def test_figures_of_uncommitted_code_are_refused(
     commit: str, says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hardware, "commit", lambda: commit)
@@ -92,7 +92,7 @@ def test_figures_of_code_that_is_in_no_commit_are_refused(
         figures.take("demo")
 
 
-def test_figures_are_stale_where_the_command_gives_something_else_now() -> None:
+def test_figures_are_stale_if_the_command_now_gives_others() -> None:
     figures.record("demo", "build.py demo", exact={"entries": [1, 1, 2]})
     figures.take("demo")
 
@@ -169,7 +169,7 @@ def demo_row(case: str, run: str | None, entries: list[int], **more: object) -> 
     return row | {"traces": 1, "outcome": "ok", "spec": "P()"} | more
 
 
-def test_the_readme_shows_what_misses_the_goal_in_bold_and_runs_that_are_alike_once() -> None:
+def test_the_readme_shows_missed_goals_in_bold_and_equal_runs_once() -> None:
     stock = [
         demo_row("key", "cold", [1, 1, 2]),
         demo_row("float", "cold", [1, 1, 1]),
@@ -186,7 +186,7 @@ def test_the_readme_shows_what_misses_the_goal_in_bold_and_runs_that_are_alike_o
     ]
 
 
-def test_the_readme_shows_the_kind_on_each_stock_release_in_order() -> None:
+def test_the_readme_shows_each_stock_release_in_order() -> None:
     for release, entries in (("0.12.0", [1, 1, 1]), ("0.10.2", [1, 2, 2])):
         stock = [demo_row("key ()", None, entries, section=2)]
         ours = [demo_row("key ()", None, [1, 1, 1], section=2)]
@@ -235,7 +235,7 @@ def test_the_table_of_jax_s_own_tests_names_those_that_differ() -> None:
     assert f"`build.py it` at commit {HEAD[:10]}" in text
 
 
-def test_the_load_is_shown_side_by_side() -> None:
+def test_the_load_of_stock_and_ours_is_shown_side_by_side() -> None:
     counts = dict.fromkeys(["calls", "functions", "wrong entries", "raced functions"], 1200)
     threads = {"program": "threads", "wrong values": 0, **counts}
     counters = {"slow_dispatches": 7, "tables": 7, "left_to_stock": 0}

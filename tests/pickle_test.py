@@ -1,4 +1,4 @@
-"""A jitted function pickled on one side of the fix loads on the other."""
+"""A jitted function that was pickled with the fix loads without it, and the reverse."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def python_of(side: str) -> str:
 
 @pytest.fixture
 def settings(tmp_path: Path) -> dict[str, str]:
-    """A path with this interpreter's cloudpickle and nothing else, for either interpreter."""
+    """A path with only this interpreter's cloudpickle, for either interpreter."""
     shutil.copytree(Path(cloudpickle.__file__).parent, tmp_path / "cloudpickle")
     return {"PYTHONPATH": str(tmp_path)}
 
@@ -46,7 +46,7 @@ def loaded_after(dumped: str, loaded: str, pickled: Path, settings: dict[str, st
 
 
 @pytest.mark.parametrize("dumped", [OURS, STOCK])
-def test_a_function_that_is_loaded_with_the_fix_has_it(
+def test_a_function_that_is_unpickled_with_the_fix_has_it(
     dumped: str, tmp_path: Path, settings: dict[str, str]
 ) -> None:
     key_data = [683029726, 1624662641]  # of key(0), split three times
@@ -56,7 +56,7 @@ def test_a_function_that_is_loaded_with_the_fix_has_it(
     assert outcome == ["ok", [1, 1, 1], key_data]
 
 
-def test_a_function_pickled_with_the_fix_behaves_as_stock_s_where_it_is_loaded_without(
+def test_a_function_that_is_unpickled_without_the_fix_behaves_like_stock(
     tmp_path: Path, settings: dict[str, str]
 ) -> None:
     stock = loaded_after(STOCK, STOCK, tmp_path / "stock.pickle", settings)

@@ -1,4 +1,4 @@
-"""The module's own `pjit`: stock's signature, stock's type, the Python function within reach."""
+"""Our `pjit`: it has stock's signature and result type, and the Python function stays reachable."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PARAMETERS = (
 
 
 def arguments(fun: Any) -> dict[str, Any]:
-    """The arguments with which jax itself makes a jitted function of `next_key`."""
+    """The arguments that jax itself passes for a jitted `next_key`."""
     cache_miss = jax.jit(lambda key: next_key(key))._cache_miss.__wrapped__
     return dict(zip(PARAMETERS, (
         "step", fun, cache_miss, [], [], pxla.JitGlobalCppCacheKeys(),
@@ -72,7 +72,7 @@ def test_the_result_is_of_the_stock_type() -> None:
     assert type(call_positionally(arguments(next_key))) is type(jax.jit(next_key))
 
 
-def test_the_python_dispatch_function_is_the_wrapped_one() -> None:
+def test_wrapped_is_the_python_dispatch_function() -> None:
     given = arguments(next_key)
 
     f = call_positionally(given)
@@ -102,7 +102,7 @@ def test_installing_twice_wraps_once() -> None:
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit])
-def test_what_the_python_dispatch_function_raises_comes_out_unchanged(
+def test_an_exception_of_the_python_dispatch_function_is_unchanged(
     error: type[BaseException],
 ) -> None:
     raised = error("of the dispatch")

@@ -1,7 +1,7 @@
-"""Key arrays by where they are placed and how that is spelled, on four CPU devices.
+"""Key arrays by their placement and its spelling, on four CPU devices.
 
-The tests run them here and, for the values, on stock jaxlib: this module needs no pytest, and run
-as a program prints what each case computes.
+The tests run them here, and on stock jaxlib for the values. So this module needs no pytest. As a
+program, it prints what each case computes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Place = Callable[[], Any]  # makes a sharding, of devices that exist only then
 
 
 def present() -> str:
-    """Says that a release has all that a case needs."""
+    """What a release lacks for a case: nothing."""
     return ""
 
 
@@ -41,15 +41,15 @@ class Placement:
     name: str
     shape: Shape
     place: Place
-    asks: bool = False  # whether the function is made with `out_shardings`, of that place
+    asks: bool = False  # whether the function has `out_shardings`, of the same placement
     goal: tuple[int, ...] = FIVE_ONES
-    lacks: Callable[[], str] = present  # what the release lacks, if that is so
+    lacks: Callable[[], str] = present  # what the release lacks, if anything
     impls: tuple[str, ...] = IMPLS[:1]
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Two placements that must stay two entries, each fed back by itself."""
+    """Two placements that must stay two entries. Each is fed back by itself."""
 
     name: str
     shape: Shape
@@ -60,7 +60,7 @@ class Pair:
 
 
 def fitting(shape: Shape) -> Shape:
-    """The shape of a mesh, its longest axes cut until there are devices for it."""
+    """The shape of a mesh, with its longest axes cut until there are enough devices."""
     sizes = list(shape)
     while prod(sizes) > len(jax.devices()):
         longest = len(sizes) - 1 - sizes[::-1].index(max(sizes))
@@ -109,7 +109,7 @@ def of_one_device() -> Sharding:
 
 
 def nowhere() -> None:
-    """An uncommitted array's."""
+    """The sharding of an uncommitted array."""
 
 
 def without_host_memory() -> str:
@@ -136,7 +136,7 @@ def with_other_gspmd() -> str:
 
 
 def without_reduced_keys() -> str:
-    """Axes of a sum that is still to be made, or that was: old releases put keys on them."""
+    """The axes of a pending sum, or of a finished one. Old releases put keys on them."""
     old = jax.__version_info__ < (0, 9)
     # 0.10 refuses that; 0.12 refuses `reduced`, and `unreduced` ends the process.
     return "" if old else "jax puts no key on such axes"
@@ -184,7 +184,7 @@ def on_other_meshes() -> Iterator[Placement]:
 
 
 def in_memory(kind: str) -> Iterator[Placement]:
-    """Outputs go to the device's memory unless asked for elsewhere."""
+    """Outputs go to the device's memory unless the caller asks for another."""
     for spec, shape in FEW:
         place = of_mesh(spec, memory=kind)
         name = f"{shape}, {spec}, {kind}"
@@ -216,7 +216,7 @@ PLACEMENTS = (
     Placement("uncommitted", (4, 4), nowhere),
     Placement("one device, no mesh", (4, 4), of_one_device),
 )
-# The function moves the data: where it came from is an entry, and where it goes to.
+# The function moves the data: its old placement is one entry, its new one another.
 MOVED = (
     Placement("zero-size (0,), P('a')", (0,), of_mesh(P("a")), goal=(1, 2, 2, 2, 2)),
     Placement("zero-size (0, 4), P('a')", (0, 4), of_mesh(P("a")), goal=(1, 2, 2, 2, 2)),
@@ -265,7 +265,7 @@ def placed_key(impl: str, shape: Shape, place: Place) -> jax.Array:
 
 
 def run(case: Placement, impl: str) -> reproduction.Run:
-    """Feeds the case's key array back as often as its goal says."""
+    """Feeds the key array of the case back, once for each number of its goal."""
     traces: list[None] = []
 
     def step(key: jax.Array) -> jax.Array:
@@ -281,7 +281,7 @@ def run_in_turn(pair: Pair, impl: str, rounds: int = 3) -> tuple[list[int], list
     """Feeds both key arrays of a pair back through one function.
 
     Returns:
-      The cache entries after each call, and for each of the two all that was in its turn.
+      The cache entries after each call, and all states of each of the two.
     """
     f, _ = reproduction.counted(bumped)
     chains = [[placed_key(impl, pair.shape, place)] for place in (pair.first, pair.second)]
@@ -302,10 +302,10 @@ def title(case: Placement | Pair, impl: str) -> str:
 
 
 def values() -> dict[str, list[str]]:
-    """What each case computes, by its name and the PRNG's, where it computes anything.
+    """The values that each case computes, by its name and the PRNG's. Some compute none.
 
-    A key array on a GSPMDSharding, fed back twice, is an error with stock 0.10.2: its logical
-    sharding does not even fit the base array.
+    With stock 0.10.2, feeding a key array on a GSPMDSharding back twice is an error: its logical
+    sharding does not fit the base array.
     """
     placed = {
         title(case, impl): run(case, impl)

@@ -1,4 +1,4 @@
-"""One placement is one cache entry however it is spelled, and two placements are two."""
+"""One placement is one cache entry however it is spelled. Two placements are two entries."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ each_pair = each("pair", placements.PAIRS)
 
 @functools.cache
 def run_of(case: Placement, impl: str) -> Run:
-    """Four tests read what is run once."""
+    """Runs a case once. Four tests read the result."""
     return placements.run(case, impl)
 
 

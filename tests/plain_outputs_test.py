@@ -1,4 +1,4 @@
-"""What the rule leaves alone: plain outputs, their shardings, and the calls that have no others."""
+"""The rule leaves alone plain outputs, their shardings, and calls without other outputs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from reproduction import base_array, identity, next_key, placed, placed_float
 
 @pytest.fixture
 def tables(monkeypatch: pytest.MonkeyPatch) -> list[list[Any]]:
-    """The out_shardings that the Python path gives, as stock would read them."""
+    """The out_shardings of the Python path, as stock reads them."""
     seen: list[list[Any]] = []
     make = jax._src.pjit._get_fastpath_data
 
@@ -43,7 +43,7 @@ def arguments() -> tuple[jax.Array, jax.Array, jax.Array]:
     return fed_back.plain_leaf(), fed_back.SCALAR("threefry2x32"), fed_back.plain_leaf()
 
 
-def test_a_plain_output_beside_a_key_gets_the_executable_s_own_sharding_object(
+def test_a_plain_output_beside_a_key_gets_the_sharding_object_of_the_executable(
     tables: list[list[Any]],
 ) -> None:
     args = arguments()
@@ -119,9 +119,7 @@ def added(before: dict[str, int]) -> dict[str, int]:
 
 @pytest.mark.parametrize(("first", "step", "counts"), [case[1:] for case in COUNTED],
                          ids=[case[0] for case in COUNTED])  # fmt: skip
-def test_a_slow_dispatch_counts_what_it_made(
-    first: Any, step: Any, counts: tuple[int, int, int]
-) -> None:
+def test_a_slow_dispatch_is_counted(first: Any, step: Any, counts: tuple[int, int, int]) -> None:
     x = first("threefry2x32")
     f = fed_back.fresh(step)
     before = _pjit.counters()

@@ -1,4 +1,4 @@
-"""`build.py port`: what it changes, what it refuses, and that it can be taken out again."""
+"""`build.py port`: its changes, its refusals, and how it is reverted."""
 
 from __future__ import annotations
 
@@ -96,13 +96,13 @@ def changed(source: Path) -> set[str]:
 
 
 def lines_of_cpp(source: Path) -> int:
-    """Lines of C++ that were changed or added, without tests."""
+    """The number of C++ lines that were changed or added, without tests."""
     counts = git(source, "diff", "--numstat", "--", *CPP).splitlines()
     return sum(int(line.split("\t")[0]) for line in counts)
 
 
 @pytest.mark.parametrize(("version", "lines"), [("0.6.2", 113), ("0.10.2", 112), ("0.11.0", 112)])
-def test_it_is_as_many_lines_of_cpp(version: str, lines: int, tmp_path: Path) -> None:
+def test_the_port_has_this_many_lines_of_cpp(version: str, lines: int, tmp_path: Path) -> None:
     source = synthetic_jax.checkout(tmp_path, version)
 
     port(source)
@@ -110,7 +110,7 @@ def test_it_is_as_many_lines_of_cpp(version: str, lines: int, tmp_path: Path) ->
     assert lines_of_cpp(source) == lines
 
 
-def test_what_changes_is_the_port_alone(source: Path) -> None:
+def test_only_the_ports_files_change(source: Path) -> None:
     port(source)
 
     assert changed(source) == OF_COMPARISON | OF_TABLE
@@ -119,14 +119,14 @@ def test_what_changes_is_the_port_alone(source: Path) -> None:
 @pytest.mark.parametrize(
     ("part", "files"), [(anchors.COMPARISON, OF_COMPARISON), (anchors.TABLE, OF_TABLE)]
 )
-def test_a_part_alone_changes_its_own_files(part: str, files: set[str], source: Path) -> None:
+def test_one_part_changes_only_its_own_files(part: str, files: set[str], source: Path) -> None:
     port(source, [part])
 
     assert changed(source) == files
 
 
 @pytest.mark.parametrize("parts", [anchors.PARTS, anchors.PARTS[::-1]], ids=" then ".join)
-def test_the_parts_one_after_the_other_are_the_whole(parts: tuple[str, ...], source: Path) -> None:
+def test_all_parts_in_order_are_the_whole_port(parts: tuple[str, ...], source: Path) -> None:
     for part in parts:
         port(source, [part])
         synthetic_jax.commit(source)
@@ -136,7 +136,7 @@ def test_the_parts_one_after_the_other_are_the_whole(parts: tuple[str, ...], sou
     assert status(source) == ""
 
 
-def test_what_is_compared_is_what_the_specs_say(source: Path) -> None:
+def test_specs_are_compared_by_what_they_say(source: Path) -> None:
     port(source)
 
     assert (source / JAX_JIT).read_text().count(PORTED_COMPARISON) == 1
@@ -153,7 +153,7 @@ def test_no_hash_changes(version: str, tmp_path: Path) -> None:
 
 
 def hash_of_a_sharding(source: Path) -> str:
-    """How the fastpath hashes one."""
+    """The lines with which the fastpath hashes a sharding."""
     return (source / JAX_JIT).read_text().split("size_t HashShardingForJit")[1].split("\n}\n")[0]
 
 
@@ -175,7 +175,7 @@ def test_until_0_7_the_types_of_jaxlib_are_those_of_xla(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "ported"), [("canonical_spec.h", SHARDING_H), ("canonical_spec.cc", SHARDING)]
 )
-def test_the_code_is_that_of_the_wheel(name: str, ported: str, source: Path) -> None:
+def test_the_code_is_the_same_as_in_the_wheel(name: str, ported: str, source: Path) -> None:
     port(source)
 
     ours = (ROOT / "jaxlib" / name).read_text().split("namespace jax {\n")[1]
@@ -205,14 +205,14 @@ def test_from_0_11_on_that_test_is_left_alone(tmp_path: Path) -> None:
     assert PJIT_TEST not in changed(source)
 
 
-def test_each_added_file_is_told(source: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_added_file_is_named(source: Path, capsys: pytest.CaptureFixture[str]) -> None:
     port(source)
 
     said = capsys.readouterr().out.splitlines()
     assert {line.removeprefix("added   ") for line in said if line.startswith("added")} == ADDED
 
 
-def test_a_second_run_says_that_it_is_there(
+def test_a_second_run_says_that_the_port_is_there(
     source: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     port(source)
@@ -231,7 +231,7 @@ def test_check_writes_nothing(source: Path) -> None:
     assert status(source) == ""
 
 
-def test_what_check_prints_is_the_change(
+def test_check_prints_the_change(
     source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     port(source, check=True)
@@ -262,9 +262,7 @@ def test_revert_leaves_git_status_clean(version: str, tmp_path: Path) -> None:
     assert status(source) == ""
 
 
-def test_revert_of_a_port_that_is_not_there_says_so(
-    source: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_revert_without_a_port_says_so(source: Path, capsys: pytest.CaptureFixture[str]) -> None:
     port(source, revert=True)
 
     assert capsys.readouterr().out == f"{source}: the port is not there\n"
@@ -280,7 +278,7 @@ def test_revert_keeps_other_changes(source: Path) -> None:
     assert (source / PJIT).read_text() == synthetic_jax.FILES[PJIT] + "// Mine.\n"
 
 
-def test_a_part_is_reverted_alone(source: Path) -> None:
+def test_one_part_is_reverted_by_itself(source: Path) -> None:
     port(source)
 
     port(source, [anchors.COMPARISON], revert=True)
@@ -288,7 +286,7 @@ def test_a_part_is_reverted_alone(source: Path) -> None:
     assert changed(source) == OF_TABLE
 
 
-def test_a_port_that_is_half_there_is_completed(source: Path) -> None:
+def test_a_partial_port_is_completed(source: Path) -> None:
     port(source)
     whole = git(source, "diff")
     git(source, "checkout", "--quiet", SHARDING)
@@ -300,7 +298,7 @@ def test_a_port_that_is_half_there_is_completed(source: Path) -> None:
     assert changed(source) >= ADDED
 
 
-def test_line_ends_and_bytes_that_are_not_ours_are_kept(tmp_path: Path) -> None:
+def test_other_line_ends_and_bytes_are_kept(tmp_path: Path) -> None:
     source = synthetic_jax.checkout(tmp_path)
     odd = synthetic_jax.FILES[PJIT].encode() + b"// \xff\r\n"
     (source / PJIT).write_bytes(odd)
@@ -315,7 +313,7 @@ def test_line_ends_and_bytes_that_are_not_ours_are_kept(tmp_path: Path) -> None:
 
 
 def refusal_of(source: Path, **options: bool) -> str:
-    """What is said against a checkout, which must be as it was then."""
+    """The refusal of a checkout, which must be unchanged after it."""
     before = {file: file.read_bytes() for file in source.rglob("*") if file.is_file()}
     with pytest.raises(Refusal) as refused:
         port(source, **options)
@@ -335,7 +333,7 @@ ANCHORS = sorted(
 
 
 @pytest.mark.parametrize(("name", "anchor"), ANCHORS)
-def test_an_anchor_that_is_missing_is_refused(name: str, anchor: str, tmp_path: Path) -> None:
+def test_a_missing_anchor_is_refused(name: str, anchor: str, tmp_path: Path) -> None:
     text = synthetic_jax.FILES[name].replace(anchor, "")
     source = synthetic_jax.checkout(tmp_path, files={name: text})
 
@@ -345,9 +343,9 @@ def test_an_anchor_that_is_missing_is_refused(name: str, anchor: str, tmp_path: 
 
 
 @pytest.mark.parametrize(("name", "anchor"), ANCHORS)
-def test_an_anchor_that_is_there_twice_is_refused(name: str, anchor: str, tmp_path: Path) -> None:
+def test_an_anchor_that_occurs_twice_is_refused(name: str, anchor: str, tmp_path: Path) -> None:
     text = synthetic_jax.FILES[name]
-    # Beside the last one, so that it is within the same function or target.
+    # Beside the last one, so that it is in the same function or target.
     at = text.rindex(anchor)
     source = synthetic_jax.checkout(tmp_path, files={name: text[:at] + anchor + text[at:]})
 
@@ -367,7 +365,7 @@ def test_anchors_in_another_order_are_refused(tmp_path: Path) -> None:
     assert refusal_of(source).startswith(f"{SHARDING_H}: the anchor `{second}` is there 0 times")
 
 
-def test_a_line_outside_of_its_function_is_refused(tmp_path: Path) -> None:
+def test_an_anchor_outside_of_its_function_is_refused(tmp_path: Path) -> None:
     line = "  nb::sequence kept_var_bitvec = "
     text = synthetic_jax.FILES[PJIT].replace(line, f"}}\n{line}")
     source = synthetic_jax.checkout(tmp_path, files={PJIT: text})
@@ -411,7 +409,7 @@ def test_a_dirty_checkout_is_ported_by_force(source: Path) -> None:
     assert changed(source) >= {PJIT, "README.md"}
 
 
-def test_a_file_of_another_s_is_not_written_over(source: Path) -> None:
+def test_another_file_of_the_same_name_is_not_overwritten(source: Path) -> None:
     mine = "tests/fastpath_shardings_test.py"
     (source / mine).write_text("Mine.\n")
     synthetic_jax.commit(source)
@@ -419,7 +417,7 @@ def test_a_file_of_another_s_is_not_written_over(source: Path) -> None:
     assert refusal_of(source) == f"{mine}: is there, and is not ours; move it away, or give --force"
 
 
-def test_a_file_that_was_changed_since_is_not_deleted(source: Path) -> None:
+def test_a_file_that_was_changed_later_is_not_deleted(source: Path) -> None:
     port(source)
     mine = "tests/fastpath_shardings_test.py"
     (source / mine).write_text("Mine.\n")
@@ -427,7 +425,7 @@ def test_a_file_that_was_changed_since_is_not_deleted(source: Path) -> None:
     assert refusal_of(source, revert=True).startswith(f"{mine}: is there, and is not ours")
 
 
-def test_what_is_not_a_git_checkout_is_refused(tmp_path: Path) -> None:
+def test_a_folder_without_git_is_refused(tmp_path: Path) -> None:
     for name, text in {**synthetic_jax.FILES, VERSION: '_version = "0.10.2"\n'}.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
@@ -446,21 +444,21 @@ def test_a_folder_inside_of_a_checkout_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [*sorted(EXISTING), VERSION])
-def test_what_is_not_jax_is_refused(name: str, source: Path) -> None:
+def test_a_checkout_of_another_project_is_refused(name: str, source: Path) -> None:
     git(source, "rm", "--quiet", name)
     synthetic_jax.commit(source)
 
     assert refusal_of(source) == f"{source}: has no {name}; give --jax-source a git checkout of jax"
 
 
-def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
+def test_a_missing_folder_is_refused(tmp_path: Path) -> None:
     assert refusal_of(tmp_path / "none").endswith(
         "none: no such folder; give --jax-source a git checkout of jax"
     )
 
 
-def test_where_one_file_cannot_be_written_none_is(source: Path) -> None:
-    (source / "tests" / ".fastpath_shardings_test.py.port").mkdir()  # where a copy is to be
+def test_if_one_file_cannot_be_written_no_file_is(source: Path) -> None:
+    (source / "tests" / ".fastpath_shardings_test.py.port").mkdir()  # the path of a copy
 
     said = refusal_of(source, force=True)
 
@@ -495,12 +493,12 @@ def test_the_command_refuses_in_one_line(tmp_path: Path) -> None:
 
 
 def outcome_of(source: Path, test: str, rule: str, simulated: bool = False) -> str:
-    """The last line that one of the Python tests for upstream says."""
+    """The last line of the output of one of the Python tests for upstream."""
     port(source)
     settings = {
         "JAXLIB_PJIT_PHYSICAL_OUT_SHARDINGS": rule,
         "JAXLIB_PJIT_STRICT": "1",
-        "XLA_FLAGS": "",  # it asks for its devices itself
+        "XLA_FLAGS": "",  # it sets its number of devices itself
     }
     simulation = [str(interpreters.TESTS / "simulated_comparison.py")] if simulated else []
     command = [*simulation, str(source / "tests" / test)]
@@ -515,7 +513,7 @@ needs_simulation = pytest.mark.skipif(RELEASE < (0, 10), reason="it compares spe
 def test_upstream_s_test_of_the_comparison_passes_with_it(source: Path) -> None:
     outcome = outcome_of(source, "fastpath_shardings_test.py", "0", simulated=True)
 
-    # Those of the C++ function are for a jaxlib that has it.
+    # Its tests of the C++ function need a jaxlib that has it.
     assert re.fullmatch(r"OK \(skipped=24\)", outcome)
 
 
@@ -549,7 +547,7 @@ def release(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
         pytest.skip(f"{upstream} has no {request.param}")
     folder = tmp_path / "jax"
     git(tmp_path, "clone", "--quiet", "--shared", "--no-checkout", str(upstream), str(folder))
-    # Its other files need not be there: a shallow or partial copy of upstream will do.
+    # Its other files are not needed: a shallow or partial clone of upstream will do.
     git(folder, "sparse-checkout", "set", "--no-cone", "/jax/version.py", "/jaxlib/*", "/tests/*")
     commit = git(upstream, "rev-parse", f"{request.param}^{{commit}}").strip()
     git(folder, "checkout", "--quiet", "--detach", commit)
@@ -557,7 +555,7 @@ def release(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
 
 
 def added_lines(source: Path, name: str) -> list[str]:
-    """The options that have clang-format look at what the port added alone."""
+    """The options that make clang-format check only the lines that the port added."""
     hunks = re.findall(
         r"^@@ .*\+(\d+)(?:,(\d+))? @@", git(source, "diff", "-U0", name), re.MULTILINE
     )
@@ -572,14 +570,14 @@ def test_upstream_s_cpp_changes_by_at_most_120_lines(release: Path) -> None:
 
 
 @pytest.mark.parametrize("part", anchors.PARTS)
-def test_upstream_takes_each_part_alone(part: str, release: Path) -> None:
+def test_upstream_takes_each_part_by_itself(part: str, release: Path) -> None:
     port(release, [part])
     files = {anchors.COMPARISON: OF_COMPARISON, anchors.TABLE: OF_TABLE}[part]
 
     assert changed(release) - {PJIT_TEST} == files - {PJIT_TEST}
 
 
-def test_upstream_s_hash_is_of_the_mesh_alone_and_does_not_change(release: Path) -> None:
+def test_upstream_s_hash_covers_only_the_mesh_and_does_not_change(release: Path) -> None:
     before = hash_of_a_sharding(release)
 
     port(release)
@@ -598,13 +596,13 @@ def test_upstream_is_clean_after_revert(release: Path) -> None:
 
 
 @pytest.mark.parametrize("name", CPP)
-def test_clang_format_leaves_what_was_added_as_it_is(name: str, release: Path) -> None:
+def test_clang_format_accepts_the_added_lines(name: str, release: Path) -> None:
     port(release)
     formatter = ROOT / ".build" / "lint" / "bin" / "clang-format"
     if not formatter.is_file():
         pytest.skip("CI has not installed clang-format yet")
 
-    # Upstream sorts includes by a rule of its own, and keeps no file with it.
+    # Upstream sorts includes by its own rule, and has no file with it.
     style = "--style={BasedOnStyle: Google, SortIncludes: Never}"
     command = [str(formatter), style, *added_lines(release, name), str(release / name)]
     formatted = subprocess.run(command, capture_output=True, text=True, check=True).stdout

@@ -1,4 +1,4 @@
-"""The compiler of the wheels for any Linux: what Bazel's calls of it come to."""
+"""The compiler of the wheels for any Linux, and what it makes of Bazel's calls."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from wheels import portable
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the compiler is, with a zig in it that says what it is called with."""
+    """A folder for the compiler, with a zig that prints its arguments."""
     folder = tmp_path / "a folder"
     for name, text in (
         ("python", f'echo "{folder}"'),
@@ -44,7 +44,7 @@ def said(compiler: Path, *arguments: str) -> list[str]:
         (["@x.so-2.params"], "c++ -target aarch64-linux-gnu.2.17 -O2 -s @x.so-2.params"),
     ],
 )
-def test_one_compiler_serves_for_c_and_c_plus_plus_and_links(
+def test_one_compiler_compiles_c_and_c_plus_plus_and_links(
     arguments: list[str], call: str, folder: Path
 ) -> None:
     compiler = portable.compiler("aarch64")
@@ -58,13 +58,13 @@ def test_each_machine_has_a_compiler_of_its_own(folder: Path) -> None:
         assert f"-target {machine}-linux-gnu.2.17" in said(folder / machine / "cc", "x.cc")[1]
 
 
-def test_a_compiler_that_is_there_stays_the_same_file(folder: Path) -> None:
+def test_an_existing_compiler_is_not_written_again(folder: Path) -> None:
     before = portable.compiler("x86_64").stat()
 
     assert portable.compiler("x86_64").stat() == before
 
 
-def test_the_cache_is_there_for_bazel_to_let_it_through(folder: Path) -> None:
+def test_the_cache_exists_before_bazel_makes_it_writable(folder: Path) -> None:
     portable.compiler("x86_64")
 
     assert (folder / "cache").is_dir()

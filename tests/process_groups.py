@@ -1,4 +1,4 @@
-"""Runs `processes.py` in several processes, which together are one program."""
+"""Runs `processes.py` in several processes, which form one distributed program."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ Answer = dict[str, list[int]]
 
 
 def answers(settings: list[dict[str, str]], devices: int) -> list[Answer]:
-    """What each of the processes prints: the cache entries by the case's name.
+    """What each process prints: the cache entries by the name of the case.
 
     Args:
       settings: one for each process.
-      devices: the CPU devices of each, where they are on CPUs.
+      devices: the CPU devices of each process, if they run on CPUs.
     """
     address, count = _free_address(), len(settings)
     running = [
@@ -53,5 +53,5 @@ def _started(arguments: list[str], settings: dict[str, str], devices: int) -> su
 def _answer_of(process: subprocess.Popen[str]) -> Answer:
     out, err = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 0, err
-    # The collectives' own library may have written lines before it.
+    # The library of the collectives may have printed lines before it.
     return json.loads(out.splitlines()[-1])

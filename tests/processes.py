@@ -1,6 +1,6 @@
 """One of the processes of a distributed run: feeds keys back and prints the cache entries.
 
-Run as `processes.py COORDINATOR COUNT INDEX`, with a GPU or two virtual CPU devices a process.
+`processes.py COORDINATOR COUNT INDEX`, with one GPU or two virtual CPU devices a process.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from jax.sharding import PartitionSpec as P
 
 from reproduction import call_back, counted, identity, keys, next_key
 
-# Name, shape of the key array, spec on a mesh whose axis "a" goes across the processes, step. The
-# mesh is 2x2, or 2x1 with one device a process.
+# Name, shape of the key array, spec, step. Axis "a" of the mesh goes across the processes. The mesh
+# is 2x2, or 2x1 with one device a process.
 CASES = (
     ("scalar", (), P(), next_key),
     ("array, replicated", (4,), P(), identity),

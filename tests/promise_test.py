@@ -1,4 +1,4 @@
-"""The promise: in no program, after no call, more cache entries than with stock jaxlib."""
+"""The promise: no program has, after any call, more cache entries than with stock jaxlib."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ from fed_back import MATRIX, SCALAR, bumped, fresh, placed_as, wrapped
 from random_programs import Tally, is_left, is_worse, rule
 from reproduction import base_array, next_key, placed
 
-# `build.py promise` runs thousands; docs/reliability.md has what came of it.
+# `build.py promise` runs thousands. docs/reliability.md has the results.
 PROGRAMS = 150
-# Until 0.11, stock spells an output of a hit otherwise than one of a slow dispatch, and so an
-# output may be spelled like its argument by chance: see "Which spelling" in docs/how_it_works.md.
+# Before 0.11, stock spells the output of a hit differently from that of a slow dispatch. So an
+# output may have the spelling of its argument by chance: see "Which spelling" in
+# docs/how_it_works.md.
 ALWAYS_SPELLED_ALIKE = jax.__version_info__ >= (0, 11)
 PROMISED = ["steady", "changing"] if ALWAYS_SPELLED_ALIKE else ["steady"]
 each_promised = pytest.mark.parametrize("kind", PROMISED)
@@ -32,7 +33,7 @@ IMPL = "threefry2x32"
 
 @functools.cache
 def tally(kind: str) -> Tally:
-    """Three tests read what is run once."""
+    """Runs the programs once. Three tests read the results."""
     return random_programs.tally_of(range(PROGRAMS), kind)
 
 
@@ -47,18 +48,18 @@ def test_random_programs_compute_the_bits_that_stock_computes(kind: str) -> None
 
 
 @each_promised
-def test_fewer_random_programs_than_with_stock_are_left_with_an_entry_too_many(kind: str) -> None:
+def test_fewer_random_programs_have_an_entry_too_many_than_with_stock(kind: str) -> None:
     assert 0 < tally(kind).left < tally(kind).left_by_stock
 
 
 @pytest.mark.skipif(not ALWAYS_SPELLED_ALIKE, reason="its wiring changes")
-def test_a_plain_output_that_jax_spells_like_a_key_makes_no_entry_more() -> None:
-    # Its keys have one placement in two spellings. If all took one of them, so would its plain
-    # output, in a later call than with stock.
+def test_a_plain_output_that_jax_spells_like_a_key_makes_no_extra_entry() -> None:
+    # Its keys have one placement in two spellings. If all took one of them, its plain output would
+    # take it too, in a later call than with stock.
     assert random_programs.tally_of([432], "changing").worse == []
 
 
-def test_a_program_is_all_in_its_seed() -> None:
+def test_a_program_is_determined_by_its_seed() -> None:
     assert random_programs.program_of(7) == random_programs.program_of(7)
 
 
@@ -92,21 +93,21 @@ def keywords_in_another_order() -> tuple[Any, Any]:
 
 
 def moved_on_by_one() -> tuple[Any, Any]:
-    """Two spellings, neither of them stock's of an output: by position there were three states."""
+    """Two spellings, neither of them stock's for an output. By position there were three states."""
     short, shorter = MATRIX(IMPL), wrapped(P("a"), (4, 4))(IMPL)
     f = fresh(lambda a, b, c: (bumped(a), bumped(b), bumped(c)))
     return f, [(lambda state: f(state[1], state[2], state[2])), (shorter, shorter, short)]
 
 
 def passed_around_outside() -> tuple[Any, Any]:
-    """Each output keeps the spelling of an argument, and comes back as another one."""
+    """Each output keeps the spelling of its argument, and comes back as another argument."""
     state = tuple(wrapped(spec, (4, 4))(IMPL) for spec in (P("a"), P("a", None), P(("a",), None)))
     f = fresh(lambda a, b, c: (bumped(a), bumped(b), bumped(c)))
     return f, [(lambda state: f(state[1], state[2], state[0])), state]
 
 
 def another_spelling_midway() -> tuple[Any, Any]:
-    """A key from outside takes a place, in a spelling that was met in the other."""
+    """A key from outside replaces one of two, in a spelling that the other one had before."""
     short, shorter = MATRIX(IMPL), wrapped(P("a"), (4, 4))(IMPL)
     f = fresh(lambda a, b: (bumped(a), bumped(b)))
     calls = iter([lambda state: f(shorter, short), f_of(f), lambda state: f(short, state[1]),
@@ -142,7 +143,7 @@ def test_a_program_that_a_guess_made_worse_has_no_more_entries_than_stock(progra
 
 
 @pytest.mark.parametrize(("anew", "entries"), [(False, [1, 2, 2, 2, 2]), (True, [1] * 5)])
-def test_keys_in_several_spellings_make_one_entry_if_all_are_placed_anew(
+def test_keys_in_several_spellings_make_one_entry_if_all_are_placed_again(
     anew: bool, entries: list[int]
 ) -> None:
     """The limit of the README, and its remedy."""
@@ -160,7 +161,7 @@ def test_keys_in_several_spellings_make_one_entry_if_all_are_placed_anew(
     assert found == entries
 
 
-def test_a_key_of_raw_data_after_warm_up_is_late_unless_it_is_placed_as_the_first_was() -> None:
+def test_a_key_from_raw_data_misses_late_unless_it_is_placed_like_the_first() -> None:
     """The limit of the README, and its remedy."""
     replicated = placed_as(P())
     f = fresh(next_key)

@@ -1,4 +1,4 @@
-"""Whatever is fed back, the cache has as many entries as placements were met."""
+"""Whatever is fed back, the cache has one entry for each placement."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from fed_back import bumped, fresh
 from placements import of_mesh
 from reproduction import base_array, identity
 
-# The same examples each time: a failure in CI is one that the next run shows too.
+# The same examples each time, so that the next run shows a failure in CI again.
 SAME_EACH_TIME = settings(
     max_examples=60,
     derandomize=True,
@@ -36,7 +36,7 @@ CALLS = 4
 
 @dataclass(frozen=True)
 class Start:
-    """A key array on a mesh: what is left of `axes` after it is trimmed spells its placement."""
+    """A key array on a mesh. `axes`, after it is trimmed, spells its placement."""
 
     mesh: tuple[int, int]
     kind: AxisType
@@ -66,7 +66,7 @@ def looped(key: jax.Array) -> jax.Array:
 
 
 def compiled_ahead(first: Any) -> Any:
-    """A compiled function that answers for its cache as a jitted one does."""
+    """A compiled function with the cache size of a jitted one."""
     compiled = fresh(bumped).lower(first).compile()
 
     def call(state: Any) -> Any:
@@ -102,7 +102,7 @@ def starts(draw: st.DrawFn, kinds: list[AxisType], min_rank: int = 0, max_rank: 
 
 
 def placement_of(key: Any) -> tuple[Any, ...]:
-    """All that tells one placement from another, without the spelling of it."""
+    """The placement of an array, however it is spelled."""
     base = base_array(key)
     spec = base.sharding.spec
     parts = [spec[i] if i < len(spec) else None for i in range(base.ndim)]
@@ -111,7 +111,7 @@ def placement_of(key: Any) -> tuple[Any, ...]:
 
 
 def fed_back(f: Any, state: Any) -> list[Any]:
-    """What was an argument in turn."""
+    """The argument of each call."""
     arguments = []
     for _ in range(CALLS):
         arguments.append(placement_of(state))
@@ -125,7 +125,9 @@ def fed_back(f: Any, state: Any) -> list[Any]:
     route=st.sampled_from(sorted(ROUTES)),
     impl=st.sampled_from(placements.IMPLS),
 )
-def test_a_key_that_stays_where_it_is_makes_one_entry(start: Start, route: str, impl: str) -> None:
+def test_a_key_that_keeps_its_placement_makes_one_entry(
+    start: Start, route: str, impl: str
+) -> None:
     first = placements.placed_key(impl, start.shape, start.place)
     f = ROUTES[route](first)
 
@@ -135,7 +137,7 @@ def test_a_key_that_stays_where_it_is_makes_one_entry(start: Start, route: str, 
 
 
 def turned(x: jax.Array) -> jax.Array:
-    """Moves each dimension to the place before it, and with it what it is split over."""
+    """Moves each dimension, with its mesh axes, one position to the front."""
     return jax.numpy.moveaxis(x, 0, -1)
 
 
@@ -161,7 +163,7 @@ def test_keys_of_several_placements_make_one_entry_for_each(
     several: list[Start], impl: str
 ) -> None:
     f = fresh(bumped)
-    # One spelling of each: another one from outside is another signature, as of plain arrays.
+    # One spelling of each. Another one from outside is another signature, as with plain arrays.
     firsts = {
         (start.shape, placement_of(key)): key
         for start in several

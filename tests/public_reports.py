@@ -1,7 +1,7 @@
-"""Programs after public reports of slow second calls and of functions that compile again.
+"""Programs that follow public reports of slow second calls and of functions that compile again.
 
-Each is written for this repository, as small as what its report describes. Each runs as it was
-reported, or with what the explanation advises done to the letter.
+Each is written for this repository, and as small as its report allows. Each runs as it was
+reported, or as the explanation advises.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from jax.sharding import PartitionSpec as P
 
 
 class Report(NamedTuple):
-    """A program, and what is said of its misses."""
+    """A program, and the explanation of its misses."""
 
     number: str  # on GitHub
-    program: Callable[[bool], None]  # given whether it is as advised
+    program: Callable[[bool], None]  # takes whether to follow the advice
     path: str
     cause: str
     advice: str
-    needs: str = "jax"  # the library that it is written with
+    needs: str = "jax"  # the library that it needs
 
 
 def mesh(*shape: int, names: tuple[str, ...] = ("data", "model")) -> Mesh:
@@ -158,7 +158,7 @@ class Batch:
 def first_request_for_log_probabilities(is_advised: bool) -> None:
     forward = jax.jit(lambda batch: batch.tokens * 2)
     batches = [Batch(np.ones(4, np.int32), flag) for flag in (False, True)]
-    if is_advised:  # before the loop: not explained
+    if is_advised:  # before the loop, and not explained
         for batch in batches:
             jaxlib.pjit.set_explaining(False)
             forward(batch)
@@ -292,7 +292,7 @@ def partial_made_in_each_call(is_advised: bool) -> None:
 
 
 class Hashed:
-    """An object with a hash, and no equality."""
+    """An object with a hash, but without an equality."""
 
     def __hash__(self) -> int:
         return 0

@@ -1,4 +1,4 @@
-"""pytest's `no_fastpath_misses`, which an installed wheel of ours brings with it."""
+"""The pytest fixture `no_fastpath_misses`, which our wheel installs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_fails_itself():
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> subprocess.CompletedProcess[str]:
-    """pytest on those tests, with no option that names the plugin."""
+    """Runs pytest on the tests, with no option that names the plugin."""
     folder = tmp_path_factory.mktemp("project")
     (folder / "steps_test.py").write_text(TESTS)
     return interpreters.run(
@@ -70,14 +70,14 @@ def outcome_of(run: subprocess.CompletedProcess[str], test: str) -> str:
         ("test_fails_itself", "FAILED"),
     ],
 )
-def test_a_test_fails_if_it_has_it_and_a_miss(
+def test_a_test_with_the_fixture_and_a_miss_fails(
     test: str, outcome: str, run: subprocess.CompletedProcess[str]
 ) -> None:
     assert outcome_of(run, test) == outcome
 
 
 def section_of(run: subprocess.CompletedProcess[str], test: str) -> str:
-    """What pytest says of a test's failure."""
+    """pytest's section about the failure of a test."""
     after = run.stdout.partition(f"_ {test} _")[2]
     return after.partition("____\n")[2].split("\n____", 1)[0]
 
@@ -92,13 +92,13 @@ def test_the_failure_has_the_explanations_and_no_traceback(
     assert lines[-1].startswith("  2 times, ")
 
 
-def test_a_failure_of_the_tests_own_is_left_as_it_is(
+def test_a_failure_of_the_test_itself_is_unchanged(
     run: subprocess.CompletedProcess[str],
 ) -> None:
     assert "AssertionError: assert 'its own' == 'failure'" in section_of(run, "test_fails_itself")
 
 
-def test_the_plugin_imports_no_jax_where_it_is_not_used(tmp_path: Path) -> None:
+def test_the_plugin_imports_no_jax_unless_it_is_used(tmp_path: Path) -> None:
     (tmp_path / "plain_test.py").write_text(
         "import sys\ndef test_plain():\n"
         "    assert not {'jax', 'jaxlib.pjit'} & sys.modules.keys()\n"
@@ -109,7 +109,7 @@ def test_the_plugin_imports_no_jax_where_it_is_not_used(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout
 
 
-def test_the_plugin_is_there(tmp_path: Path) -> None:
+def test_the_plugin_is_installed(tmp_path: Path) -> None:
     done = interpreters.run(["-m", "pytest", "--markers"], cwd=tmp_path)
 
     assert "@pytest.mark.no_fastpath_misses: fail if a call" in done.stdout

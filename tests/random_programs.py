@@ -1,9 +1,9 @@
 """Random programs that feed key arrays back, with the rule off and on in one process.
 
-A program is all in its seed: the keys that it starts with, how they are made and spelled, how the
-jitted function takes and returns them, and which output becomes which argument. Run as a program,
-this makes many of them, one after the other, and prints what came of it as JSON: `build.py promise`
-does so for several releases.
+The seed determines all of a program: the keys that it starts with, how they are made and spelled,
+how the jitted function takes and returns them, and which output becomes which argument. Run as a
+program, this module runs many of them and prints the results as JSON. `build.py promise` does so
+for several releases.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from reproduction import base_array
 CALLS = 6
 WORDS = {"threefry2x32": 2, "rbg": 4}  # of a key
 IMPLS = ("threefry2x32", "threefry2x32", "rbg")
-# What each dimension of a key array is split over. Few of them, so that keys of one placement meet.
+# The mesh axes of each dimension of a key array. Few, so that several keys have one placement.
 PLACEMENTS: tuple[tuple[Any, ...], ...] = (
     (), (None,), ("a",), (None, None), ("a", None), (None, "b"), ("a", "b"), (("a", "b"), None),
 )  # fmt: skip
@@ -44,7 +44,7 @@ MESHES = ((2, 2), (2, 2), (2, 2), (1, 4))  # the last one has an axis that split
 ROUTES = ("device_put", "device_put", "wrap_key_data", "make_array_from_callback", "out_shardings")
 PASSING = ("positional", "keyword", "dict", "list")
 RETURNING = ("dict", "list", "tuple", "alone")
-# Which output becomes which argument: the same in each call, or another one now and then.
+# Which output becomes which argument: the same in each call, or sometimes another.
 STEADY = ("as named", "as named", "permuted", "renamed", "constant")
 CHANGING = ("rewired", "restarted")
 KINDS = {"steady": STEADY, "changing": CHANGING}
@@ -52,12 +52,12 @@ KINDS = {"steady": STEADY, "changing": CHANGING}
 
 @dataclass(frozen=True)
 class Key:
-    """A key array from outside: where it is placed, and how that is spelled."""
+    """A key array from outside: its placement, and the spelling of it."""
 
     mesh: tuple[int, int]
     kind: AxisType
     axes: tuple[Any, ...]  # one for each dimension
-    trimmed: bool  # of the `None`s that say nothing
+    trimmed: bool  # trailing `None`s, which say nothing
     route: str
     impl: str
     data_seed: int  # the seed of its data
@@ -70,7 +70,7 @@ class Key:
         return MAKERS[self.route](self)
 
     def sharding(self, *more: None) -> NamedSharding:
-        """On the spelling asked for, of as many more dimensions."""
+        """The sharding in this spelling, for `more` further dimensions."""
         axes = [*self.axes, *more]
         while self.trimmed and axes and axes[-1] is None:
             axes.pop()
@@ -102,7 +102,7 @@ def by_callback(key: Key) -> jax.Array:
 
 
 def by_out_shardings(key: Key) -> jax.Array:
-    """By a function of its own: what a shared one returns depends on earlier programs."""
+    """By a function of its own, since the result of a shared one depends on earlier programs."""
     data = key.data()
     wrapping = jax.jit(
         lambda: jax.random.wrap_key_data(data, impl=key.impl), out_shardings=key.sharding()
@@ -120,7 +120,7 @@ MAKERS: dict[str, Callable[[Key], jax.Array]] = {
 
 @dataclass(frozen=True)
 class Output:
-    """A key that the function returns: made of which argument, and called what."""
+    """A key that the function returns: the argument that it is made from, and its name."""
 
     source: int
     name: str
@@ -129,13 +129,13 @@ class Output:
 
 @dataclass(frozen=True)
 class Program:
-    """What a seed stands for."""
+    """The program of a seed."""
 
     seed: int
     keys: tuple[Key, ...]
-    plain: int  # arrays beside the keys
+    plain: int  # plain arrays beside the keys
     passing: str
-    order: tuple[int, ...]  # of keyword arguments, and of what is in a dict
+    order: tuple[int, ...]  # of keyword arguments and of items of a dict
     outputs: tuple[Output, ...]
     returning: str
     wiring: str
@@ -158,7 +158,7 @@ def program_of(seed: int, wirings: tuple[str, ...] = STEADY) -> Program:
     passing = rng.choice(PASSING)
     order = rng.sample(range(len(made)), len(made))
     returning = rng.choice(RETURNING if len(outputs) == 1 else RETURNING[:-1])
-    # What is donated is gone: each key has to come back, once.
+    # A donated key is deleted, so each key has to come back, once.
     can_donate = None not in fed and len(set(fed)) == len(fed) and wiring in STEADY
     donated = can_donate and passing != "keyword" and rng.random() < 0.5
     return Program(
@@ -168,7 +168,7 @@ def program_of(seed: int, wirings: tuple[str, ...] = STEADY) -> Program:
 
 
 def name_of(index: int) -> str:
-    return "hgfedcba"[index]  # so that what is sorted by name comes in another order
+    return "hgfedcba"[index]  # so that sorting by name gives another order
 
 
 def outputs_of(rng: random.Random, made: tuple[Key, ...], wiring: str) -> tuple[Output, ...]:
@@ -196,7 +196,7 @@ def feed(
 
 
 def rewired(rng: random.Random, program: Program) -> tuple[int | None, ...]:
-    """Another wiring of the same program, for one call."""
+    """The same program with another wiring, for one call."""
     return tuple(
         fed if fed is None else feed(rng, i, program.keys, program.outputs, "permuted")
         for i, fed in enumerate(program.fed)
@@ -204,7 +204,7 @@ def rewired(rng: random.Random, program: Program) -> tuple[int | None, ...]:
 
 
 def step_of(program: Program) -> Callable[[list[Any], list[Any]], tuple[Any, list[Any]]]:
-    """What the program's function does with its keys and its plain arrays."""
+    """The work of the program's function on its keys and its plain arrays."""
 
     def step(taken: list[jax.Array], plain: list[jax.Array]) -> tuple[Any, list[jax.Array]]:
         made = [
@@ -247,7 +247,7 @@ def leaves_of(returned: Any, program: Program) -> list[jax.Array]:
 
 
 def placement_of(key: jax.Array) -> tuple[Any, ...]:
-    """All that tells one placement from another, without the spelling of it."""
+    """The placement of an array, however it is spelled."""
     base = base_array(key)
     sharding = base.sharding
     sizes = sharding.mesh.shape
@@ -262,11 +262,11 @@ def placement_of(key: jax.Array) -> tuple[Any, ...]:
 
 @dataclass(frozen=True)
 class Run:
-    """What came of a program."""
+    """The result of a program."""
 
     entries: tuple[int, ...]  # after each call
-    placements: int  # how many entries there would be if only placements counted
-    bits: tuple[bytes, ...]  # of all keys returned
+    placements: int  # the entries if only placements counted
+    bits: tuple[bytes, ...]  # of all returned keys
 
 
 @contextmanager
@@ -301,18 +301,18 @@ def run(program: Program, on: bool) -> Run:
 
 
 def is_worse(ours: Run, stock: Run) -> bool:
-    """Whether there were more entries than stock's after any call."""
+    """Whether there were more entries than with stock after any call."""
     return any(mine > theirs for mine, theirs in zip(ours.entries, stock.entries))
 
 
 def is_left(run: Run) -> bool:
-    """Whether there is an entry at the end that a comparison of placements would not make."""
+    """Whether the end has an entry that a comparison of placements would not make."""
     return run.entries[-1] > run.placements
 
 
 @dataclass
 class Tally:
-    """What many programs came to. Lists are of seeds."""
+    """The results of many programs. The lists contain seeds."""
 
     jaxlib: str
     kind: str  # of wiring
@@ -337,7 +337,7 @@ def tally_of(seeds: Iterable[int], kind: str) -> Tally:
     for seed in seeds:
         tally.add(seed)
         if tally.programs % 100 == 0:
-            jax.clear_caches()  # of functions that are gone
+            jax.clear_caches()  # of deleted functions
             found = f"{len(tally.worse)} worse than stock, {tally.left} left"
             print(f"{tally.programs} programs, {found}", file=sys.stderr, flush=True)
     return tally

@@ -1,4 +1,4 @@
-"""`build.py test --releases`: which are tested on what, the table, and the exit status."""
+"""`build.py test --releases`: the releases and their Pythons, the table, and the exit status."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_results_keep_the_order_of_the_items() -> None:
         (["0.8.3", "newest"], ["0.8.3", "0.12.0"]),
     ],
 )
-def test_newest_runs_on_the_newest_python_and_all_else_on_the_given_one(
+def test_the_newest_release_runs_on_the_newest_python_and_others_on_the_given_one(
     names: list[str], versions: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(releases, "found", lambda versions, **_: iter([NEW.python]))
@@ -83,7 +83,7 @@ def test_newest_runs_on_the_newest_python_and_all_else_on_the_given_one(
     assert left_out == []
 
 
-def test_all_without_a_newer_python_says_what_it_leaves_out(
+def test_all_without_a_newer_python_names_what_it_leaves_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(releases, "found", lambda versions, **_: iter(()))
@@ -110,7 +110,7 @@ DEFAULT = Release("0.10.2", THIS)
         (["others"], [OLD, NEW], None),
     ],
 )
-def test_what_meets_no_jaxlib_runs_for_one_release(
+def test_modules_that_do_not_depend_on_the_release_run_once(
     names: list[str], tested: list[Release], runs: Release | None
 ) -> None:
     once = releases.once(list(map(wheels_of, tested)), names)
@@ -118,7 +118,7 @@ def test_what_meets_no_jaxlib_runs_for_one_release(
     assert (once and once.release) == runs
 
 
-def test_modules_that_meet_no_jaxlib_are_those_that_import_none() -> None:
+def test_modules_that_run_once_do_not_import_jax() -> None:
     once = [TESTS / Path(name).name for name in testing.modules() if not testing.runs(name, False)]
 
     assert {path.name for path in once} == set(testing.RUN_ONCE)
@@ -139,7 +139,7 @@ def test_an_argument_that_names_no_test_module_is_refused() -> None:
 
 
 class Runs:
-    """Stands in for environments and pytest, and notes what is made, run and deleted."""
+    """Stands in for environments and pytest, and records what is made, run and deleted."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
         self.made: list[str] = []
@@ -221,14 +221,14 @@ def test_no_newer_python_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         releases.releases(step, ["newest"], THIS)
 
 
-def test_what_is_not_a_version_is_refused() -> None:
+def test_a_text_that_is_no_version_is_refused() -> None:
     with pytest.raises(Refusal, match="--releases old: is not a version"):
         releases.releases(step, ["0.6.2", "old"], THIS)
 
 
 @pytest.fixture
 def pyenv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A home of pyenv's with two releases of this Python, one that is broken, and its shim."""
+    """A pyenv folder with two releases of this Python, a broken one, and the shim."""
     name = "python{}.{}".format(*THIS.version)
     for micro in ("9", "10"):
         python_of(tmp_path / "versions" / f"{name[6:]}.{micro}" / "bin", name)
@@ -313,7 +313,7 @@ def test_cpp_tests_run_unless_test_modules_are_named(
         (True, Result(OLD, {"a_test.py": Module(Tally(0, 0, 4), {})}), "no test passed"),
     ],
 )
-def test_whatever_goes_wrong_is_named_and_fails(
+def test_each_failure_is_named_and_fails_the_run(
     cpp: bool, result: Result, says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert testing.judge({"cp311": cpp}, [result]) == (1 if says else 0)

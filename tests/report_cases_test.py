@@ -1,4 +1,4 @@
-"""The report of small programs, after what public reports describe: what each must come to."""
+"""The report of small programs that follow public reports."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CASES = "tests/cases"
 
 
 def lines_with(text: str, case: str) -> list[int]:
-    """The numbers of a case's lines that have a text."""
+    """The numbers of the lines of a case that contain a text."""
     lines = (ROOT / CASES / f"{case}.py").read_text().splitlines()
     return [number for number, line in enumerate(lines, 1) if text in line]
 
@@ -45,7 +45,7 @@ def test_two_objects_with_an_inherited_call_are_two_rows_at_the_users_def() -> N
     assert [row["causes"] for row in found] == [[], []]
 
 
-def test_scans_outside_jit_are_on_the_users_line_with_why_each_was_made_again() -> None:
+def test_scans_outside_jit_have_the_users_line_and_their_reason() -> None:
     found = rows(f"{CASES}/scan_outside_jit.py")
 
     (line,) = lines_with("jax.lax.scan(", "scan_outside_jit")

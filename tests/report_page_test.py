@@ -1,4 +1,4 @@
-"""The report as a page: one file, a time line with the reasons, seen in a real browser."""
+"""The report as a page: one file, a time line with the reasons, tested in a real browser."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def data_in(text: str) -> dict[str, Any]:
     return json.loads(re.search(r'id="data">(.*?)</script>', text, re.DOTALL)[1])
 
 
-def test_the_page_needs_nothing_beside_it(written: Path) -> None:
+def test_the_page_needs_no_other_file(written: Path) -> None:
     text = written.read_text()
 
     assert not re.search(r"(src|href)=|url\(|@import|https?:", text)
@@ -98,7 +98,7 @@ def test_the_longest_marks_are_kept_and_the_others_counted() -> None:
 EVIL = "</script><img src=x onerror=alert(1)>&"
 
 
-def test_what_a_program_says_is_not_markup() -> None:
+def test_text_of_the_program_is_escaped() -> None:
     timeline = Timeline()
     timeline.add(dispatch(1.0, function=EVIL, reason=EVIL))
     row = Row(EVIL, EVIL, 1, 1, 1, 1, 1, 0.0, 1.0, (Cause(1, 1.0, EVIL, (EVIL,)),))
@@ -111,7 +111,7 @@ def test_what_a_program_says_is_not_markup() -> None:
 
 
 def chromium() -> str:
-    """The browser, or a skip. CI has to have it."""
+    """The browser, or a skip. In CI it must be there."""
     found = shutil.which("chromium")
     if found is None and not os.environ.get("CI"):
         pytest.skip("there is no chromium to see the page in")
@@ -119,7 +119,7 @@ def chromium() -> str:
     return found
 
 
-# What a person does, and what is seen then.
+# What a person does, and what the page shows then.
 PROBE = """
 <script>
 const move = target => target.dispatchEvent(new MouseEvent("mousemove", {
@@ -154,7 +154,7 @@ pre.textContent = JSON.stringify(probed);
 
 @pytest.fixture(scope="module")
 def probed(written: Path) -> dict[str, Any]:
-    """What a browser made of the page, with that done to it."""
+    """The page in a browser after these actions."""
     browser = chromium()
     copy = written.with_name("probed.html")
     copy.write_text(written.read_text().replace("</html>", f"{PROBE}</html>"))
@@ -169,7 +169,7 @@ def probed(written: Path) -> dict[str, Any]:
     return json.loads(html.unescape(found[1]))
 
 
-def test_a_browser_draws_a_mark_for_each_and_a_lane_for_each_place(
+def test_a_browser_draws_each_mark_and_a_lane_for_each_place(
     probed: dict[str, Any], written: Path
 ) -> None:
     data = data_in(written.read_text())

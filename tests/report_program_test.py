@@ -1,4 +1,4 @@
-"""`python -m jaxlib.fastpath_report`: the program runs unharmed, to its very end."""
+"""`python -m jaxlib.fastpath_report`: the program runs as by itself, to its very end."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ print("err", file=sys.stderr)
 def assert_runs_as_by_itself(
     *arguments: str, settings: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """The same status and output as without the report, and then the report."""
+    """Asserts the status and output of the program without the report, and then the report."""
     by_itself = interpreters.run([*arguments], settings=settings, devices=2)
     done = report(*arguments, settings=settings)
     assert (done.returncode, done.stdout) == (by_itself.returncode, by_itself.stdout)
@@ -48,7 +48,7 @@ def script(tmp_path: Path) -> Path:
     return path
 
 
-def test_the_program_has_its_own_arguments_and_output(script: Path) -> None:
+def test_the_program_gets_its_own_arguments_and_output(script: Path) -> None:
     done = report(str(script), "--json", "mine", "-m")
 
     assert done.returncode == 0
@@ -91,7 +91,7 @@ ENDINGS = (
     ("sys.excepthook = None\n1 / 0", 1),
     ("raise KeyboardInterrupt", -signal.SIGINT),
     ("os.kill(os.getpid(), signal.SIGINT)\ntime.sleep(60)", -signal.SIGINT),
-    # Python 3.14 ends by SIGINT then too.
+    # Python 3.14 ends by SIGINT here, too.
     (
         "class Own(KeyboardInterrupt):\n    pass\nraise Own",
         -signal.SIGINT if sys.version_info >= (3, 14) else 1,
@@ -106,7 +106,7 @@ ENDINGS = (
 @pytest.mark.parametrize(("ending", "status"), ENDINGS)
 def test_the_program_ends_as_by_itself(ending: str, status: int, way: str, tmp_path: Path) -> None:
     script = tmp_path / "ends.py"
-    # What starts the tests may have SIGINT ignored, as a shell does in the background.
+    # A shell starts background commands with SIGINT ignored.
     script.write_text(
         "import atexit, os, signal, sys, threading, time, traceback\n"
         f"signal.signal(signal.SIGINT, signal.default_int_handler)\n{ending}\n"
@@ -120,7 +120,7 @@ def test_the_program_ends_as_by_itself(ending: str, status: int, way: str, tmp_p
 
 
 @pytest.mark.parametrize("name", ["no_such_module", "json", "json.no_such", "os.no_such"])
-def test_a_module_that_does_not_run_is_told_of_as_by_itself(name: str) -> None:
+def test_a_module_that_cannot_run_has_the_same_error_as_by_itself(name: str) -> None:
     assert assert_runs_as_by_itself("-m", name).returncode == 1
 
 
@@ -190,7 +190,7 @@ step(1.0)
 """
 
 
-def test_the_report_has_what_comes_after_the_programs_text(tmp_path: Path) -> None:
+def test_the_report_includes_dispatches_after_the_programs_text(tmp_path: Path) -> None:
     script = tmp_path / "lingers.py"
     script.write_text(LINGERS)
 

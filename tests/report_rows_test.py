@@ -1,4 +1,4 @@
-"""What the report adds up: a row for each function, and one for each line that compiles beside."""
+"""The rows of the report: one for each function, and one for each other line that compiles."""
 
 from __future__ import annotations
 
@@ -77,9 +77,9 @@ def test_the_same_message_comes_once_with_a_count() -> None:
 
 ANEW = "jitted again: {} functions from one place"
 
-# The seconds and reason of each dispatch of one lineage, a first one without a reason, and the
-# number of its function. Of its row: functions, misses, ms lost; of its chief cause: what is said
-# first, and the worst call.
+# The dispatches of one lineage: seconds, reason (None for a first dispatch), and number of the
+# function. Then functions, misses and ms lost of its row, and of its chief cause the start of the
+# message and the worst call.
 LINEAGES = (
     ([(9, None, 1)], (1, 0, 0), None),
     ([(9, None, 1), (8, None, 1)], (1, 0, 0), None),  # in two threads at once
@@ -122,7 +122,7 @@ def test_functions_of_one_place_and_two_lineages_are_two_rows() -> None:
     assert [(row.functions, row.lost_ms) for row in rows] == [(1, 0.0), (1, 0.0)]
 
 
-def test_what_compiles_beside_has_a_row_for_each_of_the_users_lines() -> None:
+def test_other_compilations_have_a_row_for_each_of_the_users_lines() -> None:
     found = [
         compilation("add", 1.0, "a.py:1"),
         compilation("scan", 2.0, "a.py:1"),
@@ -146,7 +146,7 @@ def test_a_thousand_shapes_of_an_operation_have_one_cause() -> None:
     assert (cause.times, cause.said) == (1000, ("add again: argument 0: was f[0], now f[1]",))
 
 
-def test_what_is_said_may_have_braces() -> None:
+def test_a_message_may_contain_braces() -> None:
     (row,) = rows_of([dispatch("f", 1.0, "{'a': 1}")])
 
     assert row.causes[0].said == ("never takes the fastpath: {'a': 1}",)

@@ -1,4 +1,4 @@
-"""The report as text: short, plain where it is piped, and folded at no path at any width."""
+"""The report as text: short, plain in a pipe, and never folded within a path."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_many_causes_are_cut_to_three_and_the_rest_is_counted() -> None:
     assert sum(line.startswith("    cause") for line in lines) == 3
 
 
-def test_what_is_piped_is_plain_and_has_relative_paths(script: Path) -> None:
+def test_the_text_in_a_pipe_is_plain_and_has_relative_paths(script: Path) -> None:
     done = interpreters.run(
         ["-m", "jaxlib.fastpath_report", script.name],
         settings={"COLUMNS": "30", "FORCE_COLOR": "1"}, cwd=script.parent,
@@ -111,7 +111,7 @@ def test_what_is_piped_is_plain_and_has_relative_paths(script: Path) -> None:
 
 
 def in_a_terminal(columns: int, script: Path) -> str:
-    """What the report shows on a terminal of that width."""
+    """The report on a terminal of that width."""
     controller, terminal = pty.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
     child = os.posix_spawn(
@@ -125,7 +125,7 @@ def in_a_terminal(columns: int, script: Path) -> str:
     try:
         while part := os.read(controller, 4096):
             shown += part
-    except OSError:  # how Linux says that the child has closed it
+    except OSError:  # on Linux: the child has closed it
         pass
     os.close(controller)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
@@ -189,7 +189,7 @@ def without_figures(lines: list[str]) -> list[str]:
 @pytest.mark.skipif(
     jaxlib.version.__version_info__ >= (0, 11), reason="a scalar key is right there"
 )
-def test_the_page_on_explanations_shows_what_the_example_gets() -> None:
+def test_the_page_on_explanations_shows_the_report_of_the_example() -> None:
     page = (ROOT / "docs" / "explaining_misses.md").read_text()
     command = "python -m jaxlib.fastpath_report docs/examples/train.py\n"
 

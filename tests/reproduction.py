@@ -1,8 +1,8 @@
-"""Feeds PRNG keys back through `jax.jit` and shows what jaxlib's fastpath makes of it.
+"""Feeds PRNG keys back through `jax.jit` and shows the entries of jaxlib's fastpath cache.
 
-Runs alone on any jax from 0.6 up, on four virtual CPU devices, or with JAX_PLATFORMS=cuda on GPUs.
-A table for people by default, one JSON object with --json. The exit status says nothing of the
-rows: `ok` does.
+It runs by itself on any jax from 0.6 up, on four virtual CPU devices, or with JAX_PLATFORMS=cuda on
+GPUs. It prints a table, or one JSON object with --json. `ok` says whether a row is as it should be.
+The exit status does not.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 
 os.environ["JAX_PLATFORMS"] = os.environ.get("JAX_PLATFORMS", "cpu")
 os.environ["XLA_FLAGS"] = " ".join(
-    # The last of two equal flags counts: a number that the caller asked for stays.
+    # Of two equal flags the last one counts, so the caller's number stays.
     ["--xla_force_host_platform_device_count=4", os.environ.get("XLA_FLAGS", "")]
 ).strip()
 
@@ -35,12 +35,12 @@ Step = Callable[[Any], Any]
 
 COST_LEAVES = 100  # plain leaves of the timed step: enough for the slow call to show
 COST_CALLS = 9
-COST_REPEATS = 3  # the slow call is slow in each of them, the machine's other work is not
+COST_REPEATS = 3  # the slow call is slow in each repeat, other work of the machine is not
 
 
 @dataclass(frozen=True)
 class Case:
-    """A program whose output is fed back, and the cache entries it should have after each call."""
+    """A program whose output is fed back, and the right cache entries after each call."""
 
     section: int
     name: str
@@ -53,13 +53,13 @@ class Case:
 
     @property
     def least(self) -> int:
-        """The fewest devices that show it: 2x2 may be 2x1, but not for a transposition."""
+        """The fewest devices that show it. 2x2 may become 2x1, unless the program transposes."""
         return self.devices if self.step is transpose else min(self.devices, 2)
 
 
 @dataclass(frozen=True)
 class Run:
-    """What one run of a case's calls did."""
+    """The result of one run of a case."""
 
     entries: list[int]
     traces: int
@@ -89,7 +89,7 @@ class Row:
 def mesh_of(count: int) -> Mesh:
     """A mesh of the first `count` devices: a line, or for four of them 2x2.
 
-    Where there are fewer than four, the 2x2 is 2x1 or 1x1: the tests on GPUs take what there is.
+    If there are fewer than four devices, the 2x2 is 2x1 or 1x1, for the tests on GPUs.
     """
     devices = np.array(jax.devices()[:count])
     if count < 4:
@@ -111,14 +111,14 @@ def placed(count: int, spec: P, shape: tuple[int, ...] = ()) -> Callable[[str], 
 
 
 def placed_float(count: int, spec: P, shape: tuple[int, ...] = ()) -> Callable[[str], jax.Array]:
-    """A maker of plain arrays, which take no notice of the PRNG implementation."""
+    """A maker of plain arrays. It ignores the PRNG implementation."""
     return lambda impl: jax.device_put(
         np.ones(shape, np.float32), NamedSharding(mesh_of(count), spec)
     )
 
 
 def key_data(impl: str) -> jax.Array:
-    """A replicated key's raw data, as the workaround carries it."""
+    """The raw data of a replicated key, for the workaround."""
     data = jax.random.key_data(keys(impl))
     return jax.device_put(data, NamedSharding(mesh_of(2), P()))
 
@@ -128,7 +128,7 @@ def next_key(key: jax.Array) -> jax.Array:
 
 
 def next_key_data(data: jax.Array) -> jax.Array:
-    """The workaround: a key inside the function only. The size of the data tells its kind."""
+    """The workaround: a key only inside the function. The size of the data tells its kind."""
     impl = {2: "threefry2x32", 4: "rbg"}[data.shape[-1]]
     return jax.random.key_data(next_key(jax.random.wrap_key_data(data, impl=impl)))
 
@@ -173,19 +173,19 @@ SECTION_2 = (
 
 
 def base_array(x: Any) -> Any:
-    """The array under an extended-dtype array, itself for a plain one."""
+    """The base array of an extended-dtype array. A plain array is its own."""
     return getattr(x, "_base_array", getattr(x, "_data", x))
 
 
 def spec_of(x: Any) -> str:
-    """How the sharding of the array under `x` is spelled, the same on every release."""
+    """The spelling of the sharding of `x`'s base array, in the same form on every release."""
     sharding = base_array(x).sharding
     spelled = sharding.spec if isinstance(sharding, NamedSharding) else sharding
     return str(spelled).replace("PartitionSpec(", "P(")
 
 
 def counted(step: Step) -> tuple[Any, list[None]]:
-    """A fresh jitted function with a cache of its own, and a list as long as it has traces."""
+    """A new jitted function with its own cache, and a list with one item for each trace."""
     traces: list[None] = []
 
     def traced(x: Any) -> Any:
@@ -196,7 +196,7 @@ def counted(step: Step) -> tuple[Any, list[None]]:
 
 
 def call_back(f: Any, traces: list[None], first: Any, calls: int, feeds_back: bool = True) -> Run:
-    """Calls `f` on `first` and then on its own output, noting the cache entries after each."""
+    """Calls `f` on `first`, then on its own outputs. Records the cache entries after each call."""
     before = len(traces)
     entries: list[int] = []
     outcome = "ok"
@@ -213,7 +213,7 @@ def call_back(f: Any, traces: list[None], first: Any, calls: int, feeds_back: bo
 
 
 def cold_and_warm(case: Case, impl: str) -> tuple[Run, Run]:
-    """The case's calls on a fresh function, and once more from the start."""
+    """The calls of the case on a new function, and then again from the start."""
     f, traces = counted(case.step)
     first = case.make(impl)
     calls = len(case.goal)
@@ -224,7 +224,7 @@ def cold_and_warm(case: Case, impl: str) -> tuple[Run, Run]:
 
 
 def without_tracing(case: Case, impl: str) -> Run:
-    """The case's calls where tracing is an error, on a function that has been called once."""
+    """The calls of the case under no_tracing, on a function that was called once before."""
     f, traces = counted(case.step)
     first = case.make(impl)
     f(first)
@@ -233,7 +233,7 @@ def without_tracing(case: Case, impl: str) -> Run:
 
 
 def timed_calls(case: Case) -> list[float]:
-    """Milliseconds of each fed-back call of the case's step beside plain leaves."""
+    """The milliseconds of each fed-back call of the step, with plain leaves beside the key."""
     first = case.make("threefry2x32")
     placement = NamedSharding(base_array(first).sharding.mesh, P())
     leaves = [jax.device_put(np.zeros((), np.float32), placement)] * COST_LEAVES
@@ -269,7 +269,7 @@ def row_of(case: Case, run: str | None, done: Run, traces: int, timed: bool) -> 
 
 
 def there(cases: tuple[Case, ...]) -> Iterator[Case]:
-    """Those that there are devices for."""
+    """The cases that there are enough devices for."""
     return (case for case in cases if case.least <= len(jax.devices()))
 
 
@@ -320,7 +320,7 @@ def as_columns(table: list[list[str]]) -> Iterator[str]:
 
 
 def short_spec(spec: str) -> str:
-    """A spec whole, of another sharding the kind alone: the rest is devices' names."""
+    """The whole spec, or the kind of another sharding, whose text names devices."""
     return spec if spec.startswith("P(") else spec.partition("(")[0]
 
 
@@ -353,7 +353,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     as_json = parser.parse_args().json
-    # Of GPUs there are as many as there are.
+    # The number of GPUs is not ours to set.
     if len(jax.devices()) < 4 and os.environ["JAX_PLATFORMS"] == "cpu":
         parser.error(f"needs 4 devices, has {len(jax.devices())}; unset XLA_FLAGS, JAX_PLATFORMS")
     result = report()

@@ -1,4 +1,4 @@
-"""The reproduction as a program: what it prints, and that it tells stock from fixed."""
+"""The reproduction as a program: its output, and that it tells stock from fixed."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_with_the_rule_off_the_rows_are_stock_s(stock: dict[str, Any]) -> None:
     assert [row["entries"] for row in ours["rows"]] == [row["entries"] for row in stock["rows"]]
 
 
-def test_rows_that_are_wrong_are_no_error_of_the_program() -> None:
+def test_a_wrong_row_does_not_change_the_exit_status() -> None:
     off = {"JAXLIB_PJIT_PHYSICAL_OUT_SHARDINGS": "0"}
 
     done = interpreters.run([SCRIPT], devices=4, settings=off)

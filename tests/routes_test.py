@@ -1,4 +1,4 @@
-"""Every route by which an output becomes an argument, with the cache entries it makes."""
+"""Every route by which an output becomes an argument, and the cache entries that it makes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ each_static_route = pytest.mark.parametrize(
 
 @pytest.fixture
 def switch() -> Iterator[None]:
-    """Puts the switch back where it was."""
+    """Restores the switch after the test."""
     previous = _pjit.physical_out_shardings()
     yield
     _pjit.set_physical_out_shardings(previous)
@@ -51,15 +51,13 @@ def switch() -> Iterator[None]:
 
 @functools.cache
 def outcome_of(route: Route, impl: str) -> Outcome:
-    """Three tests read what is run once."""
+    """Runs a route once. Three tests read the outcome."""
     return fed_back.fed_back(route, impl)
 
 
 @each_impl
 @each_route
-def test_a_fed_back_output_makes_no_entry_that_its_placement_does_not(
-    route: Route, impl: str
-) -> None:
+def test_a_fed_back_output_makes_one_entry_a_placement(route: Route, impl: str) -> None:
     assert outcome_of(route, impl).entries == list(route.goal)
 
 
@@ -86,7 +84,7 @@ def test_a_fed_back_output_has_the_bits_that_stock_computes(
 
 
 ASKED_FOR = (
-    # What the caller asks for, how the base array of every output is spelled.
+    # What the caller asks for, and the spelling of the base array of every output.
     (P("a"), "P('a', None)"),
     (P("a", None), "P('a', None, None)"),
     (P(None, "b"), "P(None, 'b', None)"),

@@ -3,15 +3,15 @@
     python tests/simulated_comparison.py PROGRAM [ARGUMENT ...]
     PYTHONPATH=tests python -m pytest -p simulated_comparison ...
 
-What it is: since 0.10 a PartitionSpec is a Python object without an `__eq__` of its own, and
-jaxlib's `EqualShardingsForJit` compares two of them by whatever Python says. This gives the class
-an `__eq__` that holds two specs equal if they say the same on every mesh on which a NamedSharding
-was made of both. jaxlib has compared the mesh, and goes on to compare what else counts.
+Since 0.10, a PartitionSpec is a Python object without its own `__eq__`, and jaxlib's
+`EqualShardingsForJit` compares two of them with Python's `==`. This module gives the class an
+`__eq__`: two specs are equal if they say the same on every mesh on which both have a NamedSharding.
+jaxlib itself compares the mesh before that, and everything else after it.
 
-What it is not: no C++ of the port runs. What Python code itself compares (`==`, `in`) is told
-apart by the caller's instruction, and answered as ever. What C code compares on Python's behalf
-(`list.index`, `operator.eq`, a key of a dict that has the other's hash) is not: it gets the lenient
-answer. JAX's own caches are keyed by hashes, which do not change. The time of a call means nothing.
+Limits: no C++ of the port runs. A comparison in Python code (`==`, `in`) is recognised by the
+caller's instruction, and gets the usual answer. A comparison by C code on Python's behalf
+(`list.index`, `operator.eq`, a dict key with the same hash) is not recognised, and gets the lenient
+answer. JAX's own caches use hashes, which do not change. The time of a call means nothing.
 """
 
 from __future__ import annotations
@@ -28,8 +28,10 @@ from jax._src import named_sharding
 from jax.sharding import PartitionSpec as P
 
 _PYTHON_ASKS = ("COMPARE_OP", "CONTAINS_OP")
-_meshes: dict[int, dict[int, Any]] = {}  # those that a NamedSharding has a spec on, by their ids
-_kept: list[P] = []  # no id is given to another
+_meshes: dict[
+    int, dict[int, Any]
+] = {}  # the meshes of a spec's NamedShardings, by the ids of spec and mesh
+_kept: list[P] = []  # keeps the specs alive, so that no id is reused
 
 
 @functools.cache
@@ -78,7 +80,7 @@ def _recording_check(mesh, spec, _manual_axes=frozenset()):  # type: ignore[no-u
 def _install() -> None:
     if jax.__version_info__ < (0, 10):
         raise SystemExit("simulated_comparison: jax is older than 0.10, and compares specs in C++")
-    # NamedSharding's constructor in C++ calls this function, and has it by now: its code changes.
+    # NamedSharding's constructor in C++ already holds this function, so its code is replaced.
     check = named_sharding.check_pspec.__wrapped__
     named_sharding._record = _record
     named_sharding._check = types.FunctionType(check.__code__, vars(named_sharding))

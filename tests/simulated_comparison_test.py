@@ -1,7 +1,7 @@
-"""Upstream's comparison, simulated on stock jaxlib: no program makes an entry too many.
+"""Upstream's comparison, simulated on stock jaxlib: no program makes an extra entry.
 
-`simulated_comparison.py` says what that shows, and what it does not. JAX's own tests run so with
-`build.py conformance --simulate-comparison`, and upstream's new ones in `port_test.py`.
+`simulated_comparison.py` names the limits. `build.py conformance --simulate-comparison` runs JAX's
+own tests in the same way, and `port_test.py` runs upstream's new ones.
 """
 
 from __future__ import annotations
@@ -53,17 +53,17 @@ def wrong(group: str, *, simulated: bool) -> set[str]:
 
 
 @pytest.mark.parametrize("group", comparison_programs.GROUPS)
-def test_no_program_makes_an_entry_too_many(group: str) -> None:
+def test_no_program_makes_an_extra_entry(group: str) -> None:
     left = wrong(group, simulated=True)
 
-    # Until 0.10 such a key, fed back twice, is an error: that takes the table.
+    # Until 0.10, feeding such a key back twice is an error, which only the table fixes.
     needs_table = {name for name in left if "GSPMDSharding" in name and RELEASE < (0, 11)}
     assert left - needs_table == set()
     assert len(needs_table) == (6 if group == "placements" and RELEASE < (0, 11) else 0)
 
 
-def test_without_it_all_plain_arrays_of_another_spelling_do() -> None:
-    # P(None, ('b',)) is P(None, 'b'), which is no other spelling.
+def test_without_it_every_plain_array_in_another_spelling_makes_one() -> None:
+    # P(None, ('b',)) equals P(None, 'b'), so it is no other spelling.
     assert len(wrong("plain", simulated=False)) == 5
 
 
@@ -73,8 +73,8 @@ def test_an_axis_of_size_one_is_the_same_placement() -> None:
     assert entries == [1, 1, 1, 1, 1, 1]
 
 
-def test_what_python_compares_is_answered_as_ever() -> None:
+def test_a_comparison_in_python_gets_the_usual_answer() -> None:
     answers = interpreters.answer(IN_PYTHON, python=interpreters.stock_python(), devices=4)
 
-    # The last one is what the simulation cannot tell from jaxlib's own question.
+    # The simulation cannot tell the last one from jaxlib's own comparison.
     assert answers == [False, True, False, True, 2, True]

@@ -1,4 +1,4 @@
-"""Section 2 of the report: every spelling of a placement, on a 2x2 mesh of CPU devices."""
+"""Section 2 of the bug report: every spelling of a placement, on a 2x2 mesh of CPU devices."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ each_key_case = pytest.mark.parametrize(
 
 
 def states_of(case: Case, impl: str) -> list[Any]:
-    """The first argument, and what each call made of the one before it."""
+    """The first argument, and the output of each call."""
     f, _ = reproduction.counted(case.step)
     states = [case.make(impl)]
     for _ in case.goal:
@@ -59,7 +59,7 @@ def test_every_output_compares_equal_to_the_input_in_sharding(case: Case, impl: 
 
 
 @each_key_case
-def test_every_output_is_spelled_as_the_first(case: Case, impl: str) -> None:
+def test_every_output_has_the_spelling_of_the_first(case: Case, impl: str) -> None:
     _, *outputs = states_of(case, impl)
 
     assert {spec_of(output) for output in outputs} == {spec_of(outputs[0])}

@@ -21,7 +21,7 @@ from libraries import imported
 from reproduction import identity, next_key, placed, spec_of
 
 IMPL = "threefry2x32"
-# One placement. As an output, stock spells it like LONG.
+# Two spellings of one placement. Stock spells an output like LONG.
 SHORT, LONG = placed(4, P("a"), (4, 4)), placed(4, P("a", None), (4, 4))
 
 
@@ -65,8 +65,8 @@ def step_beside_many(state: Any) -> Any:
 
 
 STATES = (
-    # What the state is, how it begins, what a step makes of it, cache entries after each call.
-    # Of several spellings none is taken: stock has a second entry by then, too.
+    # The name of the state, its start, the step, and the cache entries after each call.
+    # Several spellings: none is taken. Stock has a second entry by then, too.
     ("two spellings, each in its place", pair_of(SHORT, LONG), both_bumped, (1, 2, 2, 2, 2)),
     ("two spellings that change places", pair_of(SHORT, LONG), swapped, (1, 2, 2, 2, 2)),
     ("two outputs of one argument", pair_of(SHORT, LONG), doubled, (1, 2, 2, 2, 2)),
@@ -96,7 +96,7 @@ def test_a_state_makes_one_entry_a_placement(
     assert entries_of(fresh(step), first()) == list(entries)
 
 
-def test_another_spelling_from_outside_makes_one_entry_more_and_is_then_kept() -> None:
+def test_another_spelling_from_outside_makes_one_more_entry_and_is_then_kept() -> None:
     f = fresh(bumped)
 
     entries = [entries_of(f, make(IMPL)) for make in (SHORT, LONG, SHORT, LONG)]
@@ -104,7 +104,7 @@ def test_another_spelling_from_outside_makes_one_entry_more_and_is_then_kept() -
     assert entries == [[1] * 5, [2] * 5, [2] * 5, [2] * 5]
 
 
-def test_an_output_is_spelled_as_the_first_dispatch_decided() -> None:
+def test_an_output_has_the_spelling_that_the_first_dispatch_chose() -> None:
     f = fresh(lambda scalar, matrix: bumped(matrix))
 
     outputs = [f(SCALAR(IMPL), make(IMPL)) for make in (SHORT, LONG)]
@@ -118,7 +118,7 @@ def test_outputs_that_are_spelled_like_an_argument_are_left_alone() -> None:
     assert [spec_of(key) for key in outputs] == ["P('a', None, None)"] * 2
 
 
-def test_keys_without_a_common_placement_are_not_mixed_up() -> None:
+def test_keys_of_different_placements_are_told_apart() -> None:
     state = (SHORT(IMPL), placed(4, P("b"), (4, 4))(IMPL))
 
     outputs = fresh(both_bumped)(state)
@@ -157,7 +157,7 @@ def test_a_module_of_equinox_with_a_key_makes_one_entry() -> None:
     assert entries_of(f, state) == [1, 1, 1, 1, 1]
 
 
-def test_what_is_passed_on_unchanged_makes_one_entry() -> None:
+def test_a_key_that_is_returned_unchanged_makes_one_entry() -> None:
     state = (SHORT(IMPL), ARRAY(IMPL), SCALAR(IMPL))
 
     assert entries_of(fresh(identity), state) == [1, 1, 1, 1, 1]

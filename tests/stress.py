@@ -1,10 +1,10 @@
-"""Puts load on jitted functions that keys are fed back through, and says what is left after it.
+"""Puts load on jitted functions that feed keys back, and prints what is left after it.
 
-`stress.py threads` calls and makes them in many threads, `stress.py functions` makes and drops very
-many. Both run on a stock jaxlib too, where they do the same work and know no counters. `stress.py
-hammer` is for ours alone: threads call while misses are explained and JAX's caches are cleared,
-which is most telling where Python has no GIL. The exit status is 1 where something is wrong; a
-deadlock ends with the stacks of all threads.
+`stress.py threads` makes and calls functions in many threads. `stress.py functions` makes and drops
+very many. Both also run on a stock jaxlib, without the counters. `stress.py hammer` runs on ours
+only: threads call while misses are explained and JAX's caches are cleared, which finds most in a
+Python without the GIL. The exit status is 1 if a result is wrong. A deadlock ends with the stacks
+of all threads.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ except ImportError:
     _pjit = None
 
 THREADS = 16
-CALLS = 3  # of each new function: a slow dispatch, and two hits if the key fed back is no new one
+CALLS = 3  # of each new function: a slow dispatch, and two hits unless the fed-back key misses
 FUNCTIONS = 100_000
-CALLED_EVERY = 100  # a call compiles, which takes a thousand times what the rest does
+CALLED_EVERY = 100  # a call compiles, which takes a thousand times as long as the rest
 REPORT_EVERY = 10_000
 FLAT_MIB = 1  # growth per REPORT_EVERY functions, at most, after the first
 MIB = 1 << 20
@@ -47,24 +47,24 @@ Say = Callable[[str], None]
 
 
 def side() -> str:
-    """Which jaxlib this is: stock, or ours with the rule on or off."""
+    """The jaxlib of this process: stock, or ours with the rule on or off."""
     if _pjit is None:
         return "stock"
     return "ours" if _pjit.physical_out_shardings() else "ours, off"
 
 
 def counters() -> dict[str, int]:
-    """The rule's, or none on a stock jaxlib."""
+    """The rule's counters. A stock jaxlib has none."""
     return _pjit.counters() if _pjit else {}
 
 
 def new_function() -> Any:
-    """A jitted function that no cache knows: a key goes through it unchanged."""
+    """A jitted function that is in no cache. It returns its key unchanged."""
     return jax.jit(lambda key: key)
 
 
 class Shared:
-    """What all threads work on: a function that is warm, and one that is new for all at once."""
+    """What all threads share: a warm function, and one that is new for all at the same time."""
 
     def __init__(self) -> None:
         self.warm = jax.jit(next_key)
@@ -79,7 +79,7 @@ class Shared:
 
 
 def work(shared: Shared, key: jax.Array, index: int, until: float) -> dict[str, int]:
-    """One thread's part; returns how many calls and functions it made, and of these the wrong."""
+    """The work of one thread. Returns its numbers of calls, functions and wrong results."""
     done = {"calls": 0, "functions": 0, "wrong entries": 0, "wrong values": 0}
     expected = np.asarray(base_array(key))
     mine = key
@@ -100,7 +100,7 @@ def work(shared: Shared, key: jax.Array, index: int, until: float) -> dict[str, 
 
 
 def threads(seconds: float, say: Say) -> dict[str, Any]:
-    """Runs the threads, and compares what they did with what the rule counted."""
+    """Runs the threads, and compares their work with the rule's counters."""
     key = placed(2, P())("threefry2x32")
     shared = Shared()
     for _ in range(CALLS):
@@ -122,7 +122,7 @@ def threads(seconds: float, say: Say) -> dict[str, Any]:
 def adds_up(result: dict[str, Any]) -> bool:
     """Whether every dispatch was counted once, and none gave a wrong result.
 
-    Each function makes one slow dispatch, a raced one as many as threads came at the same time.
+    Each function makes one slow dispatch. A raced one makes up to one for each thread.
     """
     counted, raced = result["counters"], result["raced functions"]
     if side() != "ours":
@@ -140,8 +140,8 @@ def adds_up(result: dict[str, Any]) -> bool:
 def hammer(seconds: float, say: Say) -> dict[str, Any]:
     """Calls functions in some threads, while others explain, clear the caches and drop functions.
 
-    All calls go through one device: stock's CPU client hangs where programs on several are started
-    by several threads at once.
+    All calls use one device: stock's CPU client hangs if several threads start programs on several
+    devices at the same time.
     """
     key = jax.random.key(7)
     expected = np.asarray(base_array(key)).tolist()
@@ -192,23 +192,23 @@ def hammer(seconds: float, say: Say) -> dict[str, Any]:
 
 
 def gil() -> str:
-    """Whether this process has a GIL. Some extension may have switched it on."""
+    """Whether the GIL is on. An extension may have switched it on."""
     return "on" if getattr(sys, "_is_gil_enabled", lambda: True)() else "off"
 
 
 def resident() -> int:
-    """This process's memory, in bytes."""
+    """The resident memory of this process, in bytes."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * resource.getpagesize()
 
 
 def alive() -> dict[str, int]:
-    """How many jitted functions, and dispatch functions of theirs, there are."""
+    """The numbers of live jitted functions and of their dispatch functions."""
     gc.collect()
     f = new_function()
     kinds = {"jitted functions": type(f), "dispatch functions": type(f._cache_miss)}
     if _pjit is None:
-        del kinds["dispatch functions"]  # an ordinary function there, one of very many
+        del kinds["dispatch functions"]  # in stock an ordinary function, one of very many
     count = {
         name: sum(type(each) is kind for each in gc.get_objects()) for name, kind in kinds.items()
     }
@@ -216,7 +216,7 @@ def alive() -> dict[str, int]:
 
 
 def make_and_drop(count: int, key: jax.Array) -> None:
-    """Makes functions, every second of which holds itself, and calls a few."""
+    """Makes functions, half of which hold themselves, and calls a few."""
     for number in range(count):
         held: list[Any] = []
         f = jax.jit(lambda key, held=held: key)

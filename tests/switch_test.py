@@ -1,4 +1,4 @@
-"""The switch, the strict mode, and what happens where the rule meets what it does not expect."""
+"""The switch, the strict mode, and how the rule handles what it does not expect."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from jaxlib import _pjit
 import interpreters
 import reproduction
 
-# A row that stock misses in every release.
+# A row whose goal stock misses in every release.
 CASE = next(case for case in reproduction.SECTION_2 if case.name == "key (4,), P()")
 FIXED, STOCK = [1, 1, 1, 1, 1], [1, 2, 2, 2, 2]
 
@@ -30,7 +30,7 @@ print(json.dumps([_pjit.physical_out_shardings(), _pjit.strict(), run.entries]))
 
 @pytest.fixture
 def switch() -> Iterator[None]:
-    """Puts the switch back where it was."""
+    """Restores the switch after the test."""
     previous = _pjit.physical_out_shardings()
     yield
     _pjit.set_physical_out_shardings(previous)
@@ -72,7 +72,7 @@ def test_the_mode_is_strict_where_the_environment_says_yes(
     assert (now_strict, entries) == (strict, FIXED)
 
 
-def test_a_word_that_the_environment_cannot_mean_is_named_and_counts_as_not_set() -> None:
+def test_an_unknown_word_in_the_environment_is_named_and_ignored() -> None:
     settings = {"JAXLIB_PJIT_PHYSICAL_OUT_SHARDINGS": "maybe", "JAXLIB_PJIT_STRICT": "2"}
     program = "from jaxlib import _pjit; print(_pjit.physical_out_shardings(), _pjit.strict())"
 
@@ -117,7 +117,7 @@ def test_with_the_rule_off_a_dispatch_counts_no_table(switch: None) -> None:
     assert _pjit.counters()["tables"] == before["tables"]
 
 
-# The table has an entry too many, which stock does not mind. Prints what two functions made of it.
+# The table has an extra entry, which stock accepts. Prints the outcomes of two functions.
 UNEXPECTED_FORM = """
 import json, logging, jax, reproduction
 import jax._src.pjit as pjit
@@ -150,7 +150,7 @@ print(json.dumps({"outcomes": outcomes, "records": Kept.records, "left": left_to
 """
 
 
-def test_an_unexpected_form_is_dispatched_as_stock_would() -> None:
+def test_an_unexpected_form_is_dispatched_as_by_stock() -> None:
     stock = interpreters.answer(UNEXPECTED_FORM, python=interpreters.stock_python())
 
     ours = interpreters.answer(UNEXPECTED_FORM)
@@ -176,7 +176,7 @@ def test_in_strict_mode_an_unexpected_form_is_an_error() -> None:
     assert [outcome for outcome, *_ in ours["outcomes"]] == ["raises ValueError"] * 2
 
 
-def test_in_strict_mode_nothing_counts_as_left_to_stock_and_nothing_is_warned_of() -> None:
+def test_in_strict_mode_nothing_counts_as_left_to_stock_and_there_is_no_warning() -> None:
     ours = interpreters.answer(UNEXPECTED_FORM, settings={"JAXLIB_PJIT_STRICT": "1"})
 
     assert (ours["left"], ours["records"]) == (0, [])

@@ -1,4 +1,4 @@
-"""A source tree with jax's layout and next to nothing in it, written for the tests of the port."""
+"""A source tree with jax's layout and almost no code, written for the tests of the port."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ FILES = {
     "README.md": "Nothing here is changed.\n",
 }
 
-# What a line was until the release.
+# The text of a line before a release.
 _OLDER = {
     (0, 10): (
         (
@@ -152,7 +152,7 @@ _OLDER = {
 
 
 def files_of(version: str) -> dict[str, str]:
-    """The tree as a release has it."""
+    """The tree of a release."""
     release = tuple(int(number) for number in version.split(".")[:2])
     files = {**FILES, VERSION: f'_version = "{version}"\n'}
     for until, lines in _OLDER.items():
@@ -162,14 +162,14 @@ def files_of(version: str) -> dict[str, str]:
 
 
 def git(folder: Path, *arguments: str) -> str:
-    """What git prints."""
+    """The output of git."""
     identity = ["-c", "user.name=Test", "-c", "user.email=test@example.org"]
     command = ["git", "-C", str(folder), *identity, *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 def checkout(folder: Path, version: str = "0.10.2", files: dict[str, str] | None = None) -> Path:
-    """A clean git checkout of the tree, or of one with some files another way."""
+    """A clean git checkout of the tree, with some files changed."""
     for name, text in {**files_of(version), **(files or {})}.items():
         file = folder / name
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -180,6 +180,6 @@ def checkout(folder: Path, version: str = "0.10.2", files: dict[str, str] | None
 
 
 def commit(folder: Path) -> None:
-    """Makes everything that is in a checkout part of it."""
+    """Commits everything in a checkout."""
     git(folder, "add", "--all")
     git(folder, "commit", "--quiet", "--message", "All")

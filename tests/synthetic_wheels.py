@@ -1,4 +1,4 @@
-"""Small wheels like jaxlib's, sound or broken in one way, and extensions to put in them."""
+"""Small wheels like jaxlib's, sound or broken in one way, and extensions to put into them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SEAM = "void *Wrapped_PyInit__jax(void) { return 0; }"
 _NO_SEAM = "void *Wrapped_PyInit__xla(void) { return 0; }"
 _STUB = "void *Wrapped_PyInit__jax(void); void *PyInit__jax(void) { return Wrapped_PyInit__jax(); }"
 _PJIT = "int getpid(void); void *PyInit__pjit(void) { return getpid() ? 0 : (void *)1; }"
-# glibc gave this one a new version in 2.34.
+# This symbol has a new version since glibc 2.34.
 _PJIT_NEW = """
 int pthread_create(void *, void *, void *, void *);
 void *PyInit__pjit(void) { return pthread_create(0, 0, 0, 0) ? 0 : (void *)1; }
@@ -34,7 +34,7 @@ void *PyInit__pjit(void) { return pthread_create(0, 0, 0, 0) ? 0 : (void *)1; }
 
 
 def shared_library(path: Path, source: str, *more: str) -> Path:
-    """Compiles one, or skips where there is no compiler; what it calls may be missing."""
+    """Compiles a library. Its calls may be unresolved. Without a compiler, the test is skipped."""
     if shutil.which("gcc") is None:
         pytest.skip("no gcc to make small libraries with")
     command = ["gcc", "-shared", "-fPIC", "-x", "c", "-", "-o", str(path), "-x", "none", *more]
@@ -43,7 +43,7 @@ def shared_library(path: Path, source: str, *more: str) -> Path:
 
 
 def stub(path: Path, source: str = _STUB, *, run_path: str = "$ORIGIN") -> Path:
-    """A `_jax.so`, which is linked to a libjax_common.so as ours is."""
+    """A `_jax.so` that is linked to a libjax_common.so, like ours."""
     with tempfile.TemporaryDirectory() as folder:
         soname = f"-Wl,-soname,{Path(LIBRARY).name}"
         common = shared_library(Path(folder) / Path(LIBRARY).name, _SEAM, soname)
@@ -51,7 +51,7 @@ def stub(path: Path, source: str = _STUB, *, run_path: str = "$ORIGIN") -> Path:
 
 
 def libraries(folder: Path) -> dict[str, bytes]:
-    """Contents for libjax_common.so: with the symbol, without it, and only calling it."""
+    """Contents for libjax_common.so: one defines the symbol, one lacks it, one only calls it."""
     sources = {"seam": _SEAM, "no seam": _NO_SEAM, "undefined": _STUB}
     return {
         name: shared_library(folder / f"{name}.so", source).read_bytes()
@@ -60,7 +60,7 @@ def libraries(folder: Path) -> dict[str, bytes]:
 
 
 def extensions(folder: Path, *, new: bool = False) -> Extensions:
-    """Stand-ins for ours, for an old glibc or for one of 2.34 and up."""
+    """Stand-ins for our extensions, for an old glibc or for 2.34 and up."""
     return Extensions(
         stub(folder / "_jax.so"),
         shared_library(folder / "_pjit.so", _PJIT_NEW if new else _PJIT),
@@ -68,7 +68,7 @@ def extensions(folder: Path, *, new: bool = False) -> Extensions:
 
 
 def hash_of(content: bytes) -> str:
-    """As RECORD has it."""
+    """The hash in the form of RECORD."""
     digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest())
     return f"sha256={digest.rstrip(b'=').decode()}"
 
@@ -88,7 +88,7 @@ def write_wheel(
     unlisted: tuple[str, ...] = (),
     added: tuple[str, ...] = (),
 ) -> Path:
-    """Writes a wheel; each option but the first four makes it contradict itself."""
+    """Writes a wheel. Each option after the first four makes it contradict itself."""
     info = f"{name}-{version}.dist-info"
     tags = (said_platforms or platforms).split(".")
     contents = {

@@ -1,4 +1,4 @@
-"""What `build.py systems` reads off its commands, and the page that it keeps of it."""
+"""The results that `build.py systems` reads from its commands, and its page."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ TALLY = "5 passed, 0 failed, 1 skipped"
         (results.of_pytest, "..\nSegmentation fault\n", "FAILED: Segmentation fault"),
     ],
 )
-def test_a_result_is_read_off_what_the_command_said(
+def test_a_result_is_read_from_the_output_of_the_command(
     of: Callable[[str], str], said: str, result: str
 ) -> None:
     assert of(said) == result
@@ -71,7 +71,7 @@ def cells(page: Path) -> list[list[str]]:
     return [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines[2:]]
 
 
-def test_a_later_row_of_a_check_replaces_the_earlier_one_alone(page: Path) -> None:
+def test_a_new_row_replaces_only_the_old_row_of_the_same_check(page: Path) -> None:
     for row in (ROW, ROW._replace(check="all tests"), ROW._replace(result="FAILED: no")):
         matrix.record(row)
 
@@ -79,7 +79,7 @@ def test_a_later_row_of_a_check_replaces_the_earlier_one_alone(page: Path) -> No
     assert found == [("all tests", "every row"), ("demo", "FAILED: no")]
 
 
-def test_a_row_has_its_day_and_its_commit(page: Path) -> None:
+def test_a_row_has_its_date_and_its_commit(page: Path) -> None:
     matrix.record(ROW)
 
     (line,) = cells(page)
@@ -105,13 +105,13 @@ def test_rows_that_cannot_be_read_are_refused(page: Path, content: str) -> None:
     assert not page.exists()
 
 
-def test_the_page_of_this_repository_is_that_of_its_rows() -> None:
+def test_the_page_of_this_repository_shows_its_rows() -> None:
     rows = [Row(**each) for each in json.loads(matrix._ROWS.read_text())]
 
     assert matrix._PAGE.read_text() == matrix.page(rows)
 
 
-def test_a_wheel_that_was_built_only_is_shown_as_that() -> None:
+def test_a_wheel_that_was_only_built_is_shown_as_that() -> None:
     name = "jaxlib-0.10.2+physical1-{0}-{0}-manylinux_2_27_{1}.whl"
     wheels = [name.format("cp313", "x86_64"), name.format("cp314", "aarch64")]
     said = f"""
@@ -132,7 +132,7 @@ Write the index: done, 1.0 s
     ]
 
 
-def test_every_key_test_is_there() -> None:
+def test_every_key_test_exists() -> None:
     folder = Path(__file__).parent.parent
 
     assert [name for name in key_tests.FILES if not (folder / name).is_file()] == []
@@ -149,7 +149,7 @@ def test_an_unknown_system_is_refused() -> None:
         run_command("plan9")
 
 
-def test_a_system_that_cannot_be_made_is_told_of_and_the_next_one_tried(
+def test_a_system_that_cannot_be_made_is_named_and_the_next_one_is_tried(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], page: Path
 ) -> None:
     def cannot(folder: Path) -> list[Row]:
@@ -168,7 +168,7 @@ def test_a_system_that_cannot_be_made_is_told_of_and_the_next_one_tried(
     assert len(cells(page)) == 1
 
 
-def test_who_is_not_root_is_refused_before_anything_is_made(
+def test_a_user_who_is_not_root_is_refused_before_anything_is_made(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
@@ -186,7 +186,7 @@ def test_a_missing_program_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         chroot.require("no-such-program")
 
 
-def test_what_a_command_said_comes_back_from_both_its_outputs() -> None:
+def test_both_outputs_of_a_command_are_returned() -> None:
     assert output.told(["sh", "-c", "echo one; echo two >&2"]) == "one\ntwo\n"
 
 
@@ -194,10 +194,10 @@ def test_what_a_command_said_comes_back_from_both_its_outputs() -> None:
     ("program", "says"),
     [("echo last; exit 3", "failed: last$"), ("exit 3", "failed: it said nothing$")],
 )
-def test_a_command_that_fails_is_refused_with_its_last_word(program: str, says: str) -> None:
+def test_a_failed_command_is_refused_with_its_last_line(program: str, says: str) -> None:
     with pytest.raises(Refusal, match=says):
         output.told(["sh", "-c", program])
 
 
-def test_a_command_that_may_fail_is_not_refused() -> None:
+def test_a_failed_command_that_may_fail_is_not_refused() -> None:
     assert output.told(["sh", "-c", "echo no; exit 1"], fails=True) == "no\n"

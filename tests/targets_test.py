@@ -1,4 +1,4 @@
-"""Which Python and machine to build for, and where its headers come from."""
+"""The Python and the machine to build for, and the source of their headers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_tag_names_a_target(
 
 
 @pytest.mark.parametrize("tag", ["3.13", "cp27", "cp313d", "abi3", ""])
-def test_what_is_not_a_tag_is_refused(tag: str) -> None:
+def test_a_text_that_is_no_tag_is_refused(tag: str) -> None:
     with pytest.raises(Refusal, match="is not the tag of a Python; give one such as cp313"):
         targets.target(tag, "x86_64")
 
@@ -103,7 +103,7 @@ def test_the_command_line_says_what_to_build_for(arguments: list[str], wanted: T
     assert wheel_command.target(parser.parse_args(arguments), THIS) == wanted
 
 
-def test_a_stock_wheel_that_is_given_decides_unless_another_is_asked_for(tmp_path: Path) -> None:
+def test_a_given_stock_wheel_decides_unless_another_target_is_asked_for(tmp_path: Path) -> None:
     parser = argparse.ArgumentParser()
     wheel_command.add_arguments(parser)
     path = str(wheel(tmp_path, "cp313-cp313", f"manylinux_2_27_{OTHER_MACHINE}"))
@@ -117,14 +117,14 @@ def test_a_stock_wheel_that_is_given_decides_unless_another_is_asked_for(tmp_pat
     assert asked == Target((3, 14), False, OTHER_MACHINE)
 
 
-def test_a_python_that_is_here_gives_its_own_headers() -> None:
+def test_an_installed_python_gives_its_own_headers() -> None:
     if not THIS.has_headers:
         pytest.skip("this Python has no headers")
 
     assert (headers.headers(THIS.target, THIS) / "Python.h").is_file()
 
 
-def test_one_without_the_gil_takes_the_headers_of_the_one_with_it(
+def test_a_python_without_the_gil_takes_the_headers_of_the_one_with_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(headers, "here", lambda version: [THIS._replace(has_headers=True)])
@@ -183,9 +183,7 @@ def test_debian_s_headers_of_another_machine_are_unpacked_once(no_headers_yet: P
     ]
 
 
-def test_headers_that_debian_laid_out_are_gathered_in_one_folder(
-    no_headers_yet: Path, tmp_path: Path
-) -> None:
+def test_debian_s_headers_are_gathered_in_one_folder(no_headers_yet: Path, tmp_path: Path) -> None:
     include = tmp_path / "include" / "python3.13"
     of_machine = include.parent / "x86_64-linux-gnu" / "python3.13"
     for folder in (include, of_machine):

@@ -1,4 +1,4 @@
-"""What JAX's monitoring and profiler are told of slow dispatches, while they are explained."""
+"""The events of slow dispatches in JAX's monitoring and profiler, while misses are explained."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EVENT = "/jaxlib/pjit/slow_dispatch_duration"
 
 @pytest.fixture
 def exported() -> Iterator[list[tuple[float, dict[str, Any]]]]:
-    """What an exporter on JAX's monitoring gets of our event."""
+    """What an exporter on JAX's monitoring gets from our event."""
     found: list[tuple[float, dict[str, Any]]] = []
 
     def export(event: str, duration: float, **labels: Any) -> None:
@@ -61,7 +61,7 @@ def test_each_slow_dispatch_is_an_event_with_its_duration_function_and_reason(
     assert [duration for duration, _ in exported] == [dispatch.seconds for dispatch in found]
 
 
-def test_events_go_on_after_the_listeners_were_cleared(
+def test_events_continue_after_the_listeners_were_cleared(
     exported: list[tuple[float, dict[str, Any]]],
 ) -> None:
     again: list[str] = []
@@ -92,7 +92,7 @@ def annotations_in(folder: Path) -> list[dict[str, Any]]:
     return sorted(found, key=lambda event: event["ts"])
 
 
-def test_a_captured_trace_has_each_slow_dispatch_with_function_and_reason(tmp_path: Path) -> None:
+def test_a_captured_trace_has_the_function_and_reason_of_each_slow_dispatch(tmp_path: Path) -> None:
     with jax.profiler.trace(str(tmp_path)), jaxlib.pjit.dispatches() as found:
         slow_twice()
 
@@ -102,7 +102,7 @@ def test_a_captured_trace_has_each_slow_dispatch_with_function_and_reason(tmp_pa
         {"function": "step", "reason": "type of the argument"},
     ]
     for annotation, dispatch in zip(annotations, found):
-        assert annotation["dur"] / 1e6 >= dispatch.seconds  # microseconds there
+        assert annotation["dur"] / 1e6 >= dispatch.seconds  # in microseconds
 
 
 def test_a_reason_with_commas_is_whole_in_a_captured_trace(tmp_path: Path) -> None:

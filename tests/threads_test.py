@@ -1,4 +1,4 @@
-"""Sixteen threads that call one jitted function and make new ones."""
+"""Sixteen threads call one jitted function and make new ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 import interpreters
 from time_limit import TIMEOUT_S
 
-# An odd number of calls in all: a step is undone by the next.
+# An odd number of calls in total, since each step undoes the one before.
 THREADS, FUNCTIONS, CALLS = 16, 11, 21
 
 PROGRAM = f"""
@@ -77,9 +77,9 @@ def report(devices: int) -> dict[str, Any]:
     return interpreters.answer(["-c", PROGRAM, str(devices)])
 
 
-def test_counters_add_up_over_threads(devices: int, report: dict[str, Any]) -> None:
+def test_counters_add_up_over_all_threads(devices: int, report: dict[str, Any]) -> None:
     made = THREADS * FUNCTIONS
-    # On one device jax 0.11 and up spells outputs in full, which the argument is not.
+    # On one device, jax 0.11 and up spells outputs in full. The argument is spelled shorter.
     respelled = made if devices > 1 or jax.__version_info__ >= (0, 11) else 0
     physical = made if devices > 1 else 0
 

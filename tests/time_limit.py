@@ -1,7 +1,7 @@
-"""How many seconds a process or a thread of a test may take: 300, or what TIMEOUT_S says.
+"""The seconds that a process or a thread of a test may take: 300, or TIMEOUT_S.
 
-Set it higher where all is slow: under an emulator, or a sanitizer. It only says when to give up, so
-no test passes or fails by it that ends. Standard library only.
+Set it higher for an emulator or a sanitizer. It only says when to give up: a test that ends in time
+does not depend on it. Standard library only.
 """
 
 from __future__ import annotations

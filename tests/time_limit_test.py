@@ -1,4 +1,4 @@
-"""TIMEOUT_S stretches the tests' limits, and says so where it is not a number."""
+"""TIMEOUT_S sets the tests' time limit. A value that is no number is an error."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_the_setting_is_the_limit(setting: str | None, seconds: str) -> None:
 
 
 @pytest.mark.parametrize("setting", ["", "0", "-1", "ten", "1e3"])
-def test_a_setting_that_is_not_a_number_of_seconds_is_told_in_one_line(setting: str) -> None:
+def test_a_setting_that_is_not_a_number_of_seconds_is_refused_in_one_line(setting: str) -> None:
     done = limit(setting)
 
     assert done.returncode == 1

@@ -1,4 +1,4 @@
-"""What `build.py wheel` makes of wheels that were broken at random: a refusal, or a sound wheel."""
+"""`build.py wheel` on randomly broken wheels: it refuses them, or writes a sound wheel."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ THIS = pythons.examine(sys.executable)
 
 
 def check_sound(made: Path, ours: Extensions, stock: Path) -> None:
-    """Asserts what pip and jaxlib need of a wheel of ours."""
+    """Asserts all that pip and jaxlib need of our wheel."""
     _, version, _, tags = parse_wheel_filename(made.name)
     with WheelFile(made) as file, zipfile.ZipFile(stock) as before:
         names = [info.filename for info in file.infolist()]
-        contents = {name: file.read(name) for name in names}  # raises where the hash is another
+        contents = {name: file.read(name) for name in names}  # raises if the hash differs
         said = {name: stock_wheel.headers(file, name) for name in ("METADATA", "WHEEL")}
         record = file.record_path
         assert contents[LIBRARY] == before.read(LIBRARY)
@@ -47,7 +47,7 @@ def check_sound(made: Path, ours: Extensions, stock: Path) -> None:
 
 
 def check_one(wheel: Path, ours: Extensions, out: Path) -> bool:
-    """Whether the wheel was refused; asserts that it was clearly, or that the result is sound."""
+    """Whether the wheel was refused. Asserts a clear refusal, or a sound result."""
     try:
         made = repack.repack(stock_wheel.check(wheel, THIS.target), ours, THIS.target, out)
     except Refusal as refusal:
@@ -60,7 +60,7 @@ def check_one(wheel: Path, ours: Extensions, out: Path) -> bool:
     return False
 
 
-def test_wheels_that_were_broken_at_random_are_refused_or_made_into_sound_ones(
+def test_randomly_broken_wheels_are_refused_or_give_sound_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(repack, "STAMPS", tmp_path / "stamps")
@@ -81,5 +81,5 @@ def test_wheels_that_were_broken_at_random_are_refused_or_made_into_sound_ones(
             wrong.append(f"seed {SEED}, number {number}, {kind}: {error!r}")
 
     assert not wrong, "\n".join(wrong)
-    # Some are still good: the fuzzer reaches what lies behind the refusals.
+    # Some are still good, so the fuzzer also reaches the code after the checks.
     assert COUNT // 2 < refused < COUNT - 20

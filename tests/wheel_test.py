@@ -1,4 +1,4 @@
-"""`build.py wheel`: what it refuses, what it writes, and the real wheel as pip installed it."""
+"""`build.py wheel`: its refusals, its output, and the real wheel as pip installed it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def own_stamps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def make(wheel: Path, ours: Extensions, out: Path) -> Path:
-    """What `build.py wheel` does once the extensions are there."""
+    """What `build.py wheel` does after the extensions are built."""
     return repack.repack(stock_wheel.check(wheel, THIS.target), ours, THIS.target, out)
 
 
@@ -139,7 +139,7 @@ def test_bad_input_is_refused_in_one_line_that_names_the_file(
     assert not out.exists()
 
 
-def test_a_file_that_is_there_twice_is_refused(
+def test_a_file_that_occurs_twice_is_refused(
     libraries: Libraries, ours: Extensions, tmp_path: Path
 ) -> None:
     wheel = write_wheel(tmp_path, libraries["seam"])
@@ -241,7 +241,7 @@ def test_record_lists_every_file_with_its_hash(
         rows = stock_wheel.record(file)
         sizes = {info.filename: str(info.file_size) for info in file.infolist()}
         for info in file.infolist():
-            file.read(info)  # raises where the hash is another
+            file.read(info)  # raises if the hash differs
     record = "jaxlib-9.9.9+physical1.dist-info/RECORD"
     assert {path: row[2] for path, row in rows.items()} == {**sizes, record: ""}
     assert list(rows)[-1] == record
@@ -292,7 +292,7 @@ def test_only_what_must_change_changes(
         ("linux", "linux"),
     ],
 )
-def test_the_platform_is_the_stock_wheels_where_that_is_newer(
+def test_the_platform_is_the_stock_wheels_if_that_is_newer(
     stock: str, platform: str, libraries: Libraries, ours: Extensions, tmp_path: Path
 ) -> None:
     platforms = ".".join(f"{part}_{MACHINE}" for part in stock.split("."))
@@ -307,7 +307,7 @@ def test_the_platform_is_the_stock_wheels_where_that_is_newer(
     ]
 
 
-def test_the_platform_is_our_extensions_where_that_is_newer(
+def test_the_platform_is_our_extensions_if_that_is_newer(
     libraries: Libraries, tmp_path: Path
 ) -> None:
     new = synthetic_wheels.extensions(tmp_path, new=True)
@@ -326,7 +326,7 @@ def test_an_unknown_platform_is_refused(
         make(wheel, ours, tmp_path / "out")
 
 
-def test_a_local_label_is_added_to_the_one_there(
+def test_our_local_label_is_added_to_an_existing_one(
     libraries: Libraries, ours: Extensions, tmp_path: Path
 ) -> None:
     wheel = write_wheel(tmp_path, libraries["seam"], version="9.9.9+house")
@@ -341,7 +341,7 @@ def real_wheel(variable: str) -> Path:
     return Path(path)
 
 
-def test_the_real_wheel_is_what_is_installed_and_pip_finds_nothing_wrong() -> None:
+def test_the_real_wheel_is_installed_and_pip_check_is_clean() -> None:
     _, version, _, tags = parse_wheel_filename(real_wheel("PJIT_WHEEL").name)
 
     done = subprocess.run([sys.executable, "-m", "pip", "check"], capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""`build.py wheelhouse`: which wheels it makes, and an index that pip and uv install from."""
+"""`build.py wheelhouse`: the wheels that it makes, and an index for pip and uv."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def house(tmp_path: Path) -> Path:
 
 @pytest.fixture(params=["file", "http"])
 def url(request: pytest.FixtureRequest, house: Path) -> Iterator[str]:
-    """The index by its path, and from a static server on this machine."""
+    """The index by its path, and from a static server."""
     if request.param == "file":
         yield (house / "simple").as_uri()
         return
@@ -83,7 +83,7 @@ def test_the_index_serves_pip_and_uv(
 
 
 @pytest.mark.parametrize("install", [pip, uv_pip])
-def test_a_wheel_that_is_not_what_the_index_says_is_not_installed(
+def test_a_wheel_with_another_hash_than_in_the_index_is_not_installed(
     install: object, url: str, house: Path, tmp_path: Path
 ) -> None:
     (wheel,) = house.glob("jaxlib-9.9.9*.whl")
@@ -130,7 +130,7 @@ def test_the_same_wheels_make_the_same_index(house: Path) -> None:
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """The wheels that are made, of releases that exist for this Python alone."""
+    """Records the wheels that are made, of releases that exist for this Python only."""
     made: list[Path] = []
 
     def fetched(step: object, version: str, target: Target) -> Path:
@@ -154,7 +154,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     return made
 
 
-def test_a_wheel_is_made_of_each_that_there_is(
+def test_a_wheel_is_made_from_each_stock_wheel_that_exists(
     made: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     wanted = [target(tag, machine) for machine in ("x86_64", "aarch64") for tag in ("cp39", PYTHON)]
