@@ -34,7 +34,7 @@ bool SaysNothing(nb::handle axis, nb::handle mesh) {
   return !nb::cast<bool>(explicit_axes.attr("__contains__")(axis));
 }
 
-// `entry`, which is about one dimension, without what says nothing.
+// `entry`, the axes of one dimension, without those that say nothing.
 nb::object CanonicalEntry(nb::handle entry, nb::handle mesh) {
   if (entry.is_none()) return nb::none();
   if (!nb::isinstance<nb::tuple>(entry)) {

@@ -20,15 +20,14 @@ limitations under the License.
 
 namespace jax {
 
-// Returns the `PartitionSpec` that says of each dimension what `spec` says, and
-// leaves out what says nothing on `mesh`: trailing `None`s, and axes of size
-// one, unless they are explicit and so part of an array's type. All else that a
-// spec has, such as its unreduced axes, is kept. Returns `spec` itself if there
-// is nothing to leave out.
+// Returns `spec` without the parts that say nothing on `mesh`: trailing `None`s
+// and axes of size one, unless an axis is explicit and so part of an array's
+// type. Keeps everything else, such as unreduced axes. Returns `spec` itself if
+// there is nothing to leave out.
 //
-// Two specs say the same if what this returns for them compares equal.
+// Two specs say the same if their canonical specs compare equal.
 //
-// Caution: runs Python code, and so may release the GIL.
+// Caution: runs Python code, which may release the GIL.
 nanobind::object CanonicalSpec(nanobind::handle spec, nanobind::handle mesh);
 
 }  // namespace jax

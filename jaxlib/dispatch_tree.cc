@@ -43,8 +43,8 @@ bool HasOnlyArraysOf(PyObject* tree, PyTypeObject* array_type) {
     }
     return true;
   }
-  // A list and a dict can change, and drop what they hold, while another thread
-  // has their lock: a child's lock may be waited for with this one released.
+  // Waiting for a child's lock may release this one. Another thread can then
+  // change the list or dict and drop its children, so each child is held.
   if (PyList_CheckExact(tree)) {
     nb::ft_object_guard lock(tree);
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(tree); ++i) {
@@ -116,8 +116,8 @@ nb::handle DispatchTree::Leaf(size_t i) const {
   return PyList_GET_ITEM(leaves_.leaves.ptr(), i);
 }
 
-// How many base arrays each of the other leaves has. That there are as many as
-// leaves does not say one each.
+// The number of base arrays of each of the other leaves. Equal totals do not
+// mean one each.
 std::vector<size_t> DispatchTree::CountBases() const {
   if (others_.size() == 1) return {nb::len(bases_.leaves)};
   std::vector<size_t> counts;

@@ -28,27 +28,28 @@ namespace jax {
 // The type of JAX's arrays.
 nanobind::handle ArrayType();
 
-// Whether a pytree of Python's own containers has nothing but arrays in it,
-// which is the common case, and must cost next to nothing. False for any other
-// node. In free-threaded Python another thread may change a list or a dict in
-// the meantime: the answer is then of one state or the other, or of neither.
+// Whether a pytree of Python's own containers contains only arrays. This is the
+// common case, and must cost next to nothing. False for any other node.
+//
+// Caution: in free-threaded Python another thread may change a list or a dict
+// in the meantime. Then the answer may fit neither state.
 bool HasOnlyArrays(nanobind::handle tree);
 
-// How many leaves a pytree has in the default registry.
+// The number of leaves of a pytree in the default registry.
 size_t NumLeaves(nanobind::handle tree);
 
 // A leaf of the default pytree registry that is not a jax Array, but a node of
-// the dispatch registry with nothing but jax Arrays under it, its base arrays.
+// the dispatch registry. Its children there are jax Arrays, its base arrays.
 struct ExtendedLeaf {
-  size_t leaf;         // Where it is among the leaves of the default registry.
-  size_t table_index;  // Where its base arrays begin among those of dispatch,
-  size_t first_base;   // and among those of `DispatchTree::bases`.
+  size_t leaf;         // Its index among the leaves of the default registry.
+  size_t table_index;  // Index of its first base array in the dispatch,
+  size_t first_base;   // and in `DispatchTree::bases`.
   size_t num_bases;
 };
 
-// A pytree as both registries see it. It holds the leaves, and so the arrays.
+// A pytree as both registries see it. It keeps its leaves alive.
 //
-// Needs the GIL, or an attached thread state. All of it may throw
+// Needs the GIL, or an attached thread state. Every member may throw
 // nanobind::python_error.
 class DispatchTree {
  public:
@@ -56,15 +57,15 @@ class DispatchTree {
 
   nanobind::handle tree() const { return tree_; }
 
-  // In the default registry.
+  // The number of leaves in the default registry.
   size_t num_leaves() const { return nanobind::len(leaves_.leaves); }
   const std::vector<ExtendedLeaf>& extended() const { return extended_; }
 
-  // The base arrays of all leaves that are not arrays. Valid if there is an
-  // extended leaf.
+  // The base arrays of all leaves that are not arrays. Valid only if there is
+  // an extended leaf.
   nanobind::list& bases() { return bases_.leaves; }
 
-  // A tree with what `bases` has now. `tree` stays as it is.
+  // A new tree with the current `bases`. `tree` does not change.
   nanobind::object Rebuilt();
 
  private:
@@ -80,7 +81,7 @@ class DispatchTree {
 
   nanobind::object tree_;
   Flattened leaves_;            // Of the default registry.
-  std::vector<size_t> others_;  // Those of them that are not arrays.
+  std::vector<size_t> others_;  // The leaves that are not arrays.
   Flattened bases_;             // Of the others, in the dispatch registry.
   std::vector<ExtendedLeaf> extended_;
 };

@@ -28,8 +28,8 @@ namespace {
 
 namespace nb = nanobind;
 
-// What a tree is made of, for Python: of each extended leaf, where it is, where
-// its base arrays are among all of dispatch, and these.
+// The extended leaves of a tree, for Python: the index of each, the index of
+// its base arrays in the dispatch, and the base arrays.
 nb::object Extended(nb::object registry, nb::object tree) {
   DispatchTree dispatch_tree(registry, tree);
   nb::list result;
@@ -75,7 +75,7 @@ TEST_F(DispatchTreeTest, FindsEachExtendedLeafAndItsBaseArrays) {
 TEST_F(DispatchTreeTest, CountsTheBaseArraysOfEachLeaf) {
   EXPECT_EQ(ExtendedOf("[x, Key(a, b), x, Key(c)]"),
             "[(1, 1, 'ab'), (3, 4, 'c')]");
-  // As many as leaves, and not one each.
+  // As many as leaves, but not one each.
   EXPECT_EQ(ExtendedOf("[Key(), x, Key(a, b)]"), "[(0, 0, ''), (2, 1, 'ab')]");
 }
 

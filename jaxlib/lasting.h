@@ -24,15 +24,15 @@ limitations under the License.
 
 namespace jax {
 
-// Returns what the first `make()` returned, which lives as long as the process.
-// For what JAX itself never drops, where to look it up on each slow dispatch
-// would cost a small one more than all else.
+// Returns the result of the first `make()`, which lives as long as the process.
+// It is for objects that JAX itself never drops. Looking them up on each slow
+// dispatch would cost a small dispatch more than all the rest.
 //
-// The type of `make`, a lambda's, tells one from another. If `make` returns
-// null, so does this, and the next call makes it anew. Threads, and a `make`
-// that comes back here, may each make one: all get the one that was kept, and
-// the others are dropped. No lock is held while `make` runs. Passes on what
-// `make` throws.
+// Each lambda has a type of its own, which identifies the object. If `make`
+// returns null, this returns null, and the next call tries again. Two threads,
+// or a `make` that calls this again, may each make an object: all get the one
+// that was kept, and the others are dropped. No lock is held while `make` runs.
+// Passes on any exception of `make`.
 template <typename Make>
 nanobind::handle Lasting(Make make) {
   static std::atomic<PyObject*> kept{nullptr};

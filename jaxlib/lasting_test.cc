@@ -48,7 +48,7 @@ TEST_F(LastingTest, IsMadeOnce) {
   EXPECT_EQ(made, 1);
 }
 
-// As where Python hands the GIL to another thread in the midst of `make`.
+// Like another thread that gets the GIL in the middle of `make`.
 nb::handle MadeWhileItIsMade(PythonScope& scope, bool again) {
   return Lasting([&scope, again] {
     if (again) MadeWhileItIsMade(scope, false);

@@ -30,7 +30,7 @@ namespace {
 
 namespace nb = nanobind;
 
-// nanobind's own constructor does not notice that there is no memory for one.
+// nanobind's own constructor does not check for a failed allocation.
 nb::list EmptyList() {
   PyObject* list = PyList_New(0);
   if (list == nullptr) nb::raise_python_error();
@@ -52,7 +52,7 @@ std::optional<PhysicalOutShardings> MakePhysicalOutShardings(
   if (tree.extended().empty()) return std::nullopt;
 
   nb::object out_shardings = fastpath_data.attr("out_shardings");
-  nb::list stock(out_shardings);  // Which may be any sequence.
+  nb::list stock(out_shardings);  // `out_shardings` may be any sequence.
   if (nb::len(stock) != tree.num_leaves()) {
     throw std::invalid_argument(
         "fastpath_data.out_shardings has another length than the outputs");

@@ -33,31 +33,31 @@ namespace jax {
 // is computed once, on the slow dispatch that fills the cache entry; a fastpath
 // hit only reads it.
 struct PhysicalOutShardings {
-  // What was dispatched.
+  // The outputs of the dispatch.
   DispatchTree outputs;
 
   // In the order of `fastpath_data.out_avals`. The entry of an extended
-  // output's base array is the sharding that Python put on that array in this
-  // very call; any other is the object that Python's list holds.
+  // output's base array is the sharding that this dispatch put on that array.
+  // Any other entry is the object in Python's list.
   nanobind::list shardings;
 
-  // Entries that are not the object that Python's list holds.
+  // The number of entries that differ from the object in Python's list.
   size_t num_physical = 0;
 };
 
-// The table of `dispatched`, which is what the Python dispatch function
-// returned: (outputs, fastpath_data or None, ...). Nothing if it needs none:
-// no fastpath data, or no extended output. `registry` is the dispatch pytree
-// registry.
+// Makes the table of `dispatched`, the result of the Python dispatch function:
+// (outputs, fastpath_data or None, ...). Returns nullopt if no table is needed,
+// without fastpath data or without an extended output. `registry` is the
+// dispatch pytree registry.
 //
-// Mutates none of its arguments, and keeps no state. Needs the GIL, or an
+// Mutates none of its arguments and keeps no state. Needs the GIL, or an
 // attached thread state in free-threaded Python. Throws std::invalid_argument
 // if `dispatched` does not have the expected form, and nanobind::python_error
 // if a Python call fails.
 std::optional<PhysicalOutShardings> MakePhysicalOutShardings(
     nanobind::handle dispatched, nanobind::handle registry);
 
-// `dispatched` with the table in its fastpath data, and with `outputs`.
+// Returns `dispatched` with the table in its fastpath data, and with `outputs`.
 nanobind::object WithPhysicalOutShardings(nanobind::handle dispatched,
                                           const PhysicalOutShardings& table,
                                           nanobind::handle outputs);

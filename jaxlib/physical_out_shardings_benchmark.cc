@@ -13,10 +13,9 @@ See the License for the specific language governing permissions and
 limitations under the License.
 ==============================================================================*/
 
-// Times `ApplyRule` alone. It is a Python module, and no program
-// with an interpreter in it, so that the rule meets JAX's own pytrees, arrays
-// and shardings: with stand-ins in Python, their cost would be all there is to
-// see.
+// Times `ApplyRule` by itself. It is a Python module instead of a program with
+// an interpreter, so that the rule runs on JAX's own pytrees, arrays and
+// shardings. With stand-ins in Python, their cost would hide that of the rule.
 
 #include <Python.h>
 #include <benchmark/benchmark.h>
@@ -35,7 +34,7 @@ namespace {
 
 namespace nb = nanobind;
 
-// Adds a benchmark of one dispatch, as a Python dispatch function returned it.
+// Adds a benchmark of one dispatch, the result of a Python dispatch function.
 void Register(const char* name, nb::object dispatched, nb::tuple args,
               nb::object registry, nb::object global_cache_key,
               int64_t num_outputs) {
@@ -52,7 +51,7 @@ void Register(const char* name, nb::object dispatched, nb::tuple args,
   });
 }
 
-// Runs what was added, and forgets it: it must not outlive the interpreter.
+// Runs the benchmarks and forgets them. They must not outlive the interpreter.
 void Run(nb::list flags) {
   std::vector<std::string> kept = {"physical_out_shardings_benchmark"};
   for (nb::handle flag : flags) kept.push_back(nb::str(flag).c_str());

@@ -29,7 +29,7 @@ namespace {
 
 namespace nb = nanobind;
 
-// The table of `dispatched`, and what that becomes with it, for Python.
+// The table of `dispatched`, and `dispatched` with it, for Python.
 nb::object Apply(nb::object dispatched, nb::object registry) {
   std::optional<PhysicalOutShardings> table =
       MakePhysicalOutShardings(dispatched, registry);
@@ -57,7 +57,7 @@ def run():
 
   void Apply_(const std::string& code) { scope_.Run(code + "\nrun()\n"); }
 
-  // The exception that `code` and the rule raise, as `Type: text`.
+  // The exception of `code` or of the rule, as `Type: text`.
   std::string Error(const std::string& code) {
     scope_.Run(code + R"(
 try:
@@ -223,8 +223,7 @@ INSTANTIATE_TEST_SUITE_P(
                "ZeroDivisionError: division by zero"}),
     [](const testing::TestParamInfo<Misfit>& info) { return info.param.name; });
 
-// The objects a dispatch is made of have, after it, as many references as
-// before.
+// After a dispatch, its objects have as many references as before.
 TEST_F(PhysicalOutShardingsTest, NoReferenceIsLeaked) {
   scope_.Run(R"(
 import sys

@@ -32,8 +32,7 @@ namespace {
 
 namespace nb = nanobind;
 
-// The parameters of the module's own `pjit`, which newer releases may append
-// to.
+// The parameters of the module's own `pjit`. Newer releases may append more.
 enum Parameter : size_t {
   kFunctionName,
   kFun,
@@ -57,7 +56,7 @@ constexpr std::array<const char*, kNumParameters> kParameterNames = {
     "shard_arg_fallback",
     "cache"};
 
-// Where in a vectorcall's arguments `parameter` is, or -1.
+// The index of `parameter` in the arguments of a vectorcall, or -1.
 Py_ssize_t Find(Parameter parameter, Py_ssize_t num_positional,
                 PyObject* kwnames) {
   if (static_cast<Py_ssize_t>(parameter) < num_positional) {
@@ -73,8 +72,8 @@ Py_ssize_t Find(Parameter parameter, Py_ssize_t num_positional,
   return -1;
 }
 
-// Puts the wrapped dispatch function in the place of the one in `args`.
-// Returns what keeps it alive, or null where the call is not understood.
+// Replaces the dispatch function in `args` with the wrapped one. Returns the
+// owner of the new reference, or null if the call is not understood.
 nb::object WrapCacheMiss(absl::Span<PyObject*> args, Py_ssize_t num_positional,
                          PyObject* kwnames) {
   std::array<PyObject*, kNumParameters> found = {};
@@ -94,8 +93,7 @@ nb::object WrapCacheMiss(absl::Span<PyObject*> args, Py_ssize_t num_positional,
   return wrapped;
 }
 
-// `stock`, the module's own `pjit`, is the object that the function is bound
-// to.
+// `stock` is the module's own `pjit`. The function is bound to it.
 PyObject* Pjit(PyObject* stock, PyObject* const* args, Py_ssize_t nargs,
                PyObject* kwnames) {
   Py_ssize_t num_keyword = kwnames == nullptr ? 0 : PyTuple_GET_SIZE(kwnames);
@@ -125,7 +123,7 @@ bool IsInstalled(nb::handle jax_module) {
          PyCFunction_GetFunction(pjit) == pjit_def.ml_meth;
 }
 
-// The state of a pickled `PjitFunction` with its dispatch function wrapped.
+// The state of a pickled `PjitFunction`, with a wrapped dispatch function.
 nb::dict WithWrappedCacheMiss(nb::dict state) {
   nb::object cache_miss = state["cache_miss"];
   if (cache_miss.type().is(CacheMissType())) return state;

@@ -23,14 +23,14 @@ namespace jax {
 // Gives `_jax`, jaxlib's C++ module, a `pjit` whose functions attach physical
 // shardings to their outputs of extended dtypes.
 //
-// The new `pjit` has the signature of the module's own, which it calls with
-// `cache_miss` wrapped by `MakeCacheMiss`: what it returns is a `PjitFunction`
-// like any other. It passes on a call that it does not understand as it is, so
-// errors are those of the module's own `pjit`. A `PjitFunction` that is
-// unpickled gets the same wrapping.
+// The new `pjit` has the signature of the module's own `pjit`. It wraps
+// `cache_miss` with `MakeCacheMiss` and calls the module's own `pjit`, so it
+// returns an ordinary `PjitFunction`. A call that it does not understand goes
+// to the module's own `pjit` unchanged, which then raises its own errors. An
+// unpickled `PjitFunction` is wrapped in the same way.
 //
 // Installing twice changes nothing. Throws nanobind::python_error if the module
-// has no `pjit` or no `PjitFunction`; it is then left as it was.
+// has no `pjit` or no `PjitFunction`, and then does not change the module.
 void InstallPjit(nanobind::handle jax_module);
 
 }  // namespace jax

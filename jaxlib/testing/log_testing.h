@@ -18,9 +18,8 @@ limitations under the License.
 
 namespace jax {
 
-// Python for a `PythonScope`: makes `records`, whose `messages` are what is
-// logged on `jaxlib.pjit` from then on, and on no other handler. For tests
-// only.
+// Python for a `PythonScope`: makes `records`. Its `messages` are the later
+// messages on `jaxlib.pjit`, which go to no other handler. For tests only.
 inline constexpr char kRecordLog[] = R"(
 import logging
 class Records(logging.Handler):

@@ -23,8 +23,8 @@ limitations under the License.
 
 #include "nanobind/nanobind.h"
 
-// An interpreter inside a C++ test, with stand-ins for the parts of JAX that a
-// test cannot have. For tests only.
+// An interpreter in a C++ test, with stand-ins for the parts of JAX that a test
+// cannot load. For tests only.
 
 namespace jax {
 
@@ -32,7 +32,7 @@ namespace jax {
 // `jaxlib._jax.pytree`, and runs all tests. Call it from `main`.
 int RunAllTestsWithPython(int argc, char** argv);
 
-// A namespace to run Python in, which starts with all names of fake_jax.py.
+// A namespace for Python code. It starts with all names of fake_jax.py.
 class PythonScope {
  public:
   PythonScope();
@@ -40,16 +40,16 @@ class PythonScope {
   // Runs statements. An exception fails the test with its traceback.
   void Run(std::string_view code);
 
-  // Evaluates an expression. An exception fails the test, and gives None.
+  // Evaluates an expression. An exception fails the test, and returns None.
   nanobind::object Get(const std::string& expression);
 
   // Whether an expression is true.
   bool Is(const std::string& expression);
 
-  // What `repr` of an expression is.
+  // The `repr` of an expression.
   std::string Repr(const std::string& expression);
 
-  // `function` becomes a global of that name.
+  // Makes `function` a global of that name.
   void Set(const char* name, nanobind::object function);
 
  private:

@@ -34,13 +34,13 @@ namespace {
 
 namespace nb = nanobind;
 
-// nanobind's own containers do not notice that there is no memory for one.
+// nanobind's own containers do not check for a failed allocation.
 nb::object Checked(PyObject* made) {
   if (made == nullptr) nb::raise_python_error();
   return nb::steal(made);
 }
 
-// A base array of an extended leaf, as far as a deleted one can still be read.
+// What can be read of a base array of an extended leaf, even after deletion.
 struct BaseArray {
   nb::object kind;  // Its shape and dtype.
   size_t ndim;
@@ -60,13 +60,13 @@ bool SameAttribute(nb::handle a, nb::handle b, const char* name) {
       .equal(nb::getattr(b, name, nb::none()));
 }
 
-// Whether shardings `a` and `b`, which compare unequal, place an array of rank
-// `ndim` alike and differ in nothing but their spelling.
+// Whether `a` and `b`, which compare unequal, give an array of rank `ndim` the
+// same placement and differ only in their spelling.
 bool AreSpelledDifferently(nb::handle a, nb::handle b, size_t ndim) {
   if (!a.type().is(b.type())) return false;
   if (nb::hasattr(a, "spec")) {
-    // `is_equivalent_to` sees devices only. Explicit axes, logical ids and the
-    // mesh object are part of an array's type or of the fastpath's key.
+    // `is_equivalent_to` compares only devices. Explicit axes, logical ids and
+    // the mesh object are part of an array's type or of the fastpath's key.
     nb::object mesh = a.attr("mesh");
     if (!mesh.is(b.attr("mesh")) || !SameAttribute(a, b, "_memory_kind") ||
         !SameAttribute(a, b, "_logical_device_ids") ||
@@ -80,8 +80,8 @@ bool AreSpelledDifferently(nb::handle a, nb::handle b, size_t ndim) {
   return nb::cast<bool>(a.attr("is_equivalent_to")(b, ndim));
 }
 
-// The shardings of some base arrays, by the arrays' kind, each once and in
-// order: programs have many keys, but few shardings.
+// The shardings of some base arrays by the kind of the arrays, each once and in
+// order. Programs have many keys, but few shardings.
 class Spellings {
  public:
   Spellings() : by_kind_(Checked(PyDict_New())) {}
@@ -98,7 +98,8 @@ class Spellings {
            nb::cast<bool>(of_kind.attr("__contains__")(array.sharding));
   }
 
-  // The one other that places `array` alike. Null if there is none, or several.
+  // The only other sharding with the placement of `array`. Null if there is
+  // none, or more than one.
   nb::object OnlyOther(const BaseArray& array) const {
     nb::object of_kind = by_kind_.attr("get")(array.kind);
     if (of_kind.is_none()) return nb::object();
@@ -116,7 +117,7 @@ class Spellings {
   nb::object by_kind_;  // {kind: {sharding: None}}
 };
 
-// Those of a call's extended arguments.
+// The shardings of the extended arguments of a call.
 Spellings SpellingsOf(absl::Span<PyObject* const> args, nb::handle registry) {
   Spellings spellings;
   for (PyObject* arg : args) {
@@ -131,7 +132,7 @@ Spellings SpellingsOf(absl::Span<PyObject* const> args, nb::handle registry) {
   return spellings;
 }
 
-// Which outputs the caller asked a sharding for, by `jit(out_shardings=...)`.
+// The outputs whose sharding the caller asks for, by `jit(out_shardings=...)`.
 class AskedFor {
  public:
   AskedFor(const DispatchTree& outputs, nb::handle global_cache_key)
@@ -147,7 +148,7 @@ class AskedFor {
     if (asked.size() == asked_.size()) {
       asked_ = std::move(asked);
     } else {
-      // It cannot be told which, so all count as asked for.
+      // It is unclear which, so all count as asked for.
       asked_.assign(asked_.size(), true);
     }
   }
@@ -155,7 +156,7 @@ class AskedFor {
   bool operator[](size_t output) const { return asked_[output]; }
 
  private:
-  // What stands for "no sharding" has a type of JAX's own, in Python.
+  // JAX has Python types of its own for "no sharding".
   static bool IsSharding(nb::handle leaf) {
     if (leaf.is_none()) return false;
     std::string_view type = Py_TYPE(leaf.ptr())->tp_name;
@@ -177,10 +178,10 @@ class AskedFor {
   std::vector<bool> asked_;
 };
 
-// Decides how the outputs of one dispatch are spelled.
+// Decides the spelling of the outputs of one dispatch.
 class Speller {
  public:
-  // `kept` are the spellings of the outputs that are not for this to decide.
+  // `kept` are the spellings of the outputs that must not change.
   Speller(absl::Span<PyObject* const> args, nb::handle registry,
           nb::handle decided, Spellings kept)
       : args_(args),
@@ -197,7 +198,7 @@ class Speller {
     if (PyDict_Size(decided_.ptr()) >= kMaxDecided) {
       PyDict_Clear(decided_.ptr());
     }
-    // Of two threads that decide, one does so for both.
+    // If two threads decide at the same time, the first decision holds.
     return decided_.attr("setdefault")(key, decision);
   }
 
@@ -214,18 +215,18 @@ class Speller {
   nb::handle registry_;
   nb::handle decided_;
   Spellings kept_;
-  Spellings arguments_;  // Known where the first has to be decided.
+  Spellings arguments_;  // Filled for the first decision.
   bool has_arguments_ = false;
 };
 
-// Makes arrays on other spellings of their shardings.
+// Makes arrays with another spelling of their shardings.
 class Respeller {
  public:
   nb::object operator()(nb::handle array, nb::handle sharding) {
     nb::object aval = array.attr("aval");
     nb::object committed = array.attr("_committed");
-    // Newer releases can do it without a Python object for each shard. What it
-    // makes is committed.
+    // Newer releases can do it without a Python object for each shard. The
+    // new array is always committed.
     if (committed.is(Py_True) && CanRewrap()) {
       return array.attr(kRewrap)(aval, sharding);
     }
@@ -236,7 +237,7 @@ class Respeller {
  private:
   static constexpr char kRewrap[] = "_rewrap_with_aval_and_sharding";
 
-  // Asked once: that an attribute is missing is slow to find out.
+  // Looked up once, since a failed lookup of an attribute is slow.
   bool CanRewrap() {
     if (!can_rewrap_) can_rewrap_ = nb::hasattr(ArrayType(), kRewrap);
     return *can_rewrap_;
@@ -245,7 +246,7 @@ class Respeller {
   std::optional<bool> can_rewrap_;
 };
 
-// The spellings of the outputs that the caller asked a sharding for.
+// The spellings of the outputs whose sharding the caller asks for.
 Spellings SpellingsAskedFor(const AskedFor& asked_for, DispatchTree& outputs) {
   Spellings spellings;
   for (const ExtendedLeaf& output : outputs.extended()) {

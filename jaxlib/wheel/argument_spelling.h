@@ -28,51 +28,53 @@ namespace jax {
 
 // Spells extended outputs like the arguments that they may be fed back as.
 //
-// jaxlib's fastpath holds two spellings of one placement for two signatures,
-// and a wheel cannot change that comparison. It can give an output the spelling
-// of an argument: fed back, the output is then the signature that the argument
-// was. For each base array of an extended output, spelled `natural` by Python:
+// jaxlib's fastpath treats two spellings of one placement as two signatures,
+// and a wheel cannot change that comparison. But it can give an output the
+// spelling of an argument. If the output is fed back, it then has the signature
+// of that argument. Python gives each base array of an extended output a
+// `natural` spelling. For each of them:
 //
-// * If an extended argument of this call is placed alike and spelled `natural`,
-//   the output is left as it is. It may be that argument's successor, which
-//   stock jaxlib finds in its cache.
-// * Else it takes the spelling of the arguments that are placed alike, if they
-//   have just one. Which of several it would need cannot be known.
-// * What the first dispatch of a function has decided for a shape, dtype and
-//   `natural` sharding holds for all outputs and all later dispatches of it.
+// * If an extended argument of this call has the same placement in the
+//   `natural` spelling, the output is not changed. It may replace that argument
+//   in the next call, and stock jaxlib finds that call in its cache.
+// * Otherwise it takes the spelling of the arguments with the same placement,
+//   if they have only one. Which of several it would need cannot be known.
+// * The first dispatch of a function decides for a shape, dtype and `natural`
+//   sharding. All outputs and all later dispatches of the function follow.
 //
-// So a function's outputs have one spelling where stock's have one, and its
-// signatures are stock's with a spelling replaced: never more of them,
-// whichever output is fed back as whichever argument.
+// So where stock gives outputs one spelling, this gives them one spelling, and
+// the signatures of a function are stock's with one spelling replaced. There
+// are never more of them, whichever output is fed back as whichever argument.
 //
-// Placed alike: of one shape, dtype and type of sharding, the same mesh object,
-// memory kind and logical device ids, specs that say the same (see
-// `CanonicalSpec`), and equivalent to JAX. An output that the caller asked a
-// sharding for, by `jit(out_shardings=...)`, keeps it.
+// The same placement means: the same shape, dtype, type of sharding, mesh
+// object, memory kind and logical device ids, specs that say the same (see
+// `CanonicalSpec`), and equivalence according to JAX. If the caller asks for
+// the sharding of an output, by `jit(out_shardings=...)`, it is not changed.
 //
-// Caution: what an output will be fed back as cannot be known here, so this
-// keeps what stock has before it gains what stock has not. It does not see
-// * keys from outside that come after the first dispatch. One that is spelled
-//   as stock would spell an output (`natural`, or before jax 0.11 logically) is
-//   a signature that stock may have by then, and this may not.
-// * other functions. Where the outputs of several meet as arguments of one,
-//   they may be spelled differently, which stock's are not.
+// Caution: this cannot know which argument an output will become. So it keeps
+// what stock has before it gains anything. It does not see
+// * keys from outside that arrive after the first dispatch. One that has
+//   stock's spelling of an output (`natural`, or the logical one before jax
+//   0.11) has a signature that stock may know by then, and this may not.
+// * other functions. If outputs of several functions become arguments of one,
+//   they may be spelled differently. Stock's are not.
 
-// The most decisions kept of one function. With one more all are forgotten.
+// The most decisions to keep for one function. One more, and all are forgotten.
 inline constexpr Py_ssize_t kMaxDecided = 1024;
 
-// Puts the spellings into `table`, and arrays on them, which share the buffers
-// of the old ones, into `table.outputs.bases()`. Returns how many.
+// Puts the new spellings into `table`, and arrays with them into
+// `table.outputs.bases()`. The arrays share the buffers of the old ones.
+// Returns the number of new spellings.
 //
 // `args` are the dynamic arguments of the call, positional and keyword values,
-// not flattened. They may have been donated: no more than the aval and the
-// sharding of an array is read. `registry` is the dispatch pytree registry, and
-// `global_cache_key` the one given to `pjit`. `decided` is the memory of one
-// jitted function: a dict, empty at first, that nothing else writes to. Threads
-// may share it.
+// not flattened. They may have been donated, so only the aval and the sharding
+// of an array are read. `registry` is the dispatch pytree registry, and
+// `global_cache_key` is the one that `pjit` got. `decided` is the memory of one
+// jitted function: a dict that is empty at first and that only this writes to.
+// Threads may share it.
 //
 // Needs the GIL, or an attached thread state. Throws nanobind::python_error if
-// a Python call fails; `table` may then have been changed in part.
+// a Python call fails. Then a part of `table` may have changed.
 size_t SpellLikeArguments(PhysicalOutShardings& table,
                           absl::Span<PyObject* const> args,
                           nanobind::handle registry,

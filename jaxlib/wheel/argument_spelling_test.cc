@@ -30,7 +30,7 @@ namespace {
 
 namespace nb = nanobind;
 
-// The rule as a Python function: what came of `dispatched`, and its table.
+// The rule as a Python function. Returns the new `dispatched` and its table.
 nb::object Apply(nb::object dispatched, nb::tuple args, nb::object registry,
                  nb::object global_cache_key, nb::dict decided) {
   std::vector<PyObject*> arguments;
@@ -41,8 +41,8 @@ nb::object Apply(nb::object dispatched, nb::tuple args, nb::object registry,
   return nb::make_tuple(result.dispatched, table, result.num_respelled);
 }
 
-// Runs `code`, which makes `dispatched` and `args`, and applies the rule as on
-// the first dispatch of a function; with `Again`, as on a later one.
+// Runs `code`, which makes `dispatched` and `args`, and applies the rule as for
+// the first dispatch of a function, or with `Again` as for a later one.
 class ArgumentSpellingTest : public testing::Test {
  protected:
   ArgumentSpellingTest() {
@@ -225,8 +225,8 @@ dispatched = dispatch(key(named(None, None)), [named()])
 struct Spelling {
   const char* name;
   const char* argument;  // The sharding of the argument's base array.
-  const char* output;    // The dispatched one of the output's.
-  const char* options;   // How the argument differs from the output else.
+  const char* output;    // The dispatched sharding of the output's base.
+  const char* options;   // Other differences from the output.
   bool respelled;
 };
 
@@ -339,8 +339,7 @@ dispatched = dispatch(outputs, stock)
       "    for i in range(n))"));
 }
 
-// The objects a dispatch is made of have, after it, as many references as
-// before.
+// After a dispatch, its objects have as many references as before.
 TEST_F(ArgumentSpellingTest, NoReferenceIsLeaked) {
   scope_.Run(R"(
 import sys

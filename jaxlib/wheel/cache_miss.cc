@@ -71,8 +71,8 @@ bool IsStatic(const CacheMissObject& self, PyObject* name) {
   return found == 1;
 }
 
-// The arguments that are not static, as the caller gave them. Static ones may
-// be any hashable object, and nothing of theirs may be called.
+// The arguments that are not static, as the caller passed them. A static one
+// may be any hashable object, and none of its code may run.
 absl::InlinedVector<PyObject*, 8> DynamicArguments(const CacheMissObject& self,
                                                    PyObject* const* args,
                                                    Py_ssize_t num_positional,
@@ -90,8 +90,8 @@ absl::InlinedVector<PyObject*, 8> DynamicArguments(const CacheMissObject& self,
   return dynamic;
 }
 
-// What the rule makes of `dispatched`, or that itself where the rule fails.
-// Null, with the exception set, if the failure has to be raised.
+// The result of the rule, or `dispatched` if the rule fails. Null, with the
+// Python exception set, if the failure has to be raised.
 nb::object RuleOrStock(const CacheMissObject& self, nb::object dispatched,
                        PyObject* const* args, size_t nargsf,
                        PyObject* kwnames) {
@@ -115,8 +115,8 @@ nb::object RuleOrStock(const CacheMissObject& self, nb::object dispatched,
   return dispatched;
 }
 
-// Whether the garbage collector has taken the object apart, which only another
-// object that it is taking apart can see. Sets the Python exception.
+// Whether the garbage collector has cleared the object. Only other objects that
+// it is clearing can see this. If so, sets the Python exception.
 bool IsCleared(PyObject* self) {
   if (AsCacheMiss(self)->cache_miss != nullptr) return false;
   PyErr_SetString(PyExc_RuntimeError,
@@ -191,8 +191,8 @@ PyObject* Repr(PyObject* self) {
                               AsCacheMiss(self)->cache_miss);
 }
 
-// Reads as `operator.getitem((cache_miss,), 0)`: the wrapped function itself,
-// which takes only the standard library to load.
+// The pickle is `operator.getitem((cache_miss,), 0)`, the wrapped function
+// itself, so that loading it needs only the standard library.
 PyObject* Reduce(PyObject* self, PyObject*) {
   if (IsCleared(self)) return nullptr;
   nb::object operator_module = nb::steal(PyImport_ImportModule("operator"));

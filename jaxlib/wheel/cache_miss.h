@@ -25,22 +25,22 @@ limitations under the License.
 
 namespace jax {
 
-// What happened on the slow dispatches of this process. They only grow, and
-// each is exact, but they are not all read at the same instant.
+// Counts of the slow dispatches of this process. They only grow. Each is exact,
+// but they are not all read at the same instant.
 struct DispatchCounters {
   // Calls of a Python dispatch function, with the rule on or off.
   std::atomic<uint64_t> slow_dispatches{0};
   // Dispatches with an extended output, for which a table was made.
   std::atomic<uint64_t> tables{0};
-  // Entries of those tables that are not the object that stock has.
+  // Entries of those tables that differ from stock's object.
   std::atomic<uint64_t> physical_entries{0};
-  // Entries, and results, that took an argument's spelling.
+  // Entries and results that got the spelling of an argument.
   std::atomic<uint64_t> respelled_results{0};
-  // Dispatches left as stock does them, because the rule failed.
+  // Dispatches that were left to stock because the rule failed.
   std::atomic<uint64_t> left_to_stock{0};
 };
 
-// All of it may be read and written by any thread.
+// Any thread may read and write all of it.
 struct DispatchState {
   DispatchState();
 
@@ -52,7 +52,7 @@ struct DispatchState {
 
 DispatchState& GetDispatchState();
 
-// Those of the arguments of `pjit` that a dispatch needs.
+// The arguments of `pjit` that a dispatch needs.
 struct PjitArguments {
   nanobind::handle function_name;
   nanobind::handle fun;
@@ -64,23 +64,23 @@ struct PjitArguments {
 };
 
 // Makes a callable that calls `cache_miss`, the Python dispatch function of a
-// jitted function, and applies the rule to what it returns; see `ApplyRule`.
-// While slow dispatches are explained, it lets this one be explained too.
+// jitted function, and applies the rule to its result; see `ApplyRule`. While
+// slow dispatches are explained, each call is explained, too.
 //
-// The callable adds no Python frame. It holds all its arguments strongly, takes
-// part in garbage collection, and pickles as `cache_miss` itself, so that a
-// pickle loads where this file is not. `__wrapped__` is `cache_miss`. Neither
-// it nor its type can be changed from Python.
+// The callable adds no Python frame. It holds strong references to all its
+// arguments and takes part in garbage collection. It pickles as `cache_miss`
+// itself, so that a pickle loads without this wheel. `__wrapped__` is
+// `cache_miss`. Python code can change neither the callable nor its type.
 //
-// An exception that `cache_miss` raises is passed on untouched. Where the rule
-// fails, `StepAside` says whether the call raises or returns what `cache_miss`
-// returned.
+// An exception of `cache_miss` is passed on unchanged. If the rule fails,
+// `StepAside` decides whether the call raises, or returns the result of
+// `cache_miss`.
 //
-// Throws a C++ or Python exception if an argument is not what it should be.
+// Throws a C++ or Python exception if an argument has the wrong type.
 nanobind::object MakeCacheMiss(const PjitArguments& arguments);
 
-// The type of what `MakeCacheMiss` makes. The first call makes the type; it
-// belongs into a module's initialisation, which one thread runs.
+// The type of the callables of `MakeCacheMiss`. The first call makes the type,
+// and must come from the initialization of a module, which one thread runs.
 nanobind::handle CacheMissType();
 
 }  // namespace jax

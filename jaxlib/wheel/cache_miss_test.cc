@@ -77,7 +77,7 @@ def wrap(cache_miss, static_argnums=(), static_argnames=(),
             now.respelled_results, now.left_to_stock};
   }
 
-  // What the counters grew by while `code` ran.
+  // The growth of the counters while `code` ran.
   Counts CountsOf(const char* code) {
     Counts before = Now();
     scope_.Run(code);
@@ -346,8 +346,8 @@ after = sys.getrefcount(returned), sys.getrefcount(returned[0])
   EXPECT_TRUE(scope_.Is("after == before"));
 }
 
-// Python's allocators, which fail from the `countdown`th allocation on, for one
-// allocation or for good.
+// Python's allocators, which fail from the `countdown`th allocation on, once or
+// for good.
 class FailingAllocator {
  public:
   FailingAllocator(int countdown, bool for_good)
@@ -415,8 +415,8 @@ class FailingAllocator {
 class OutOfMemoryTest : public CacheMissTest,
                         public testing::WithParamInterface<bool> {};
 
-// Whichever allocation fails, the call returns stock's dispatch or the rule's,
-// and never an error of its own.
+// Whichever allocation fails, the call returns the result of stock or of the
+// rule, and never raises an error of its own.
 TEST_P(OutOfMemoryTest, LeavesTheDispatchToStock) {
   scope_.Run(R"(
 returned = dispatch([key(physical), array(logical)], [logical, logical])
@@ -442,7 +442,7 @@ f(argument)
       has_failed = allocator.has_failed();
     }
     if (result == nullptr) {
-      // Python had no memory for the dispatch function's own frame.
+      // Python had no memory for the frame of the dispatch function.
       EXPECT_TRUE(PyErr_ExceptionMatches(PyExc_MemoryError)) << countdown;
       PyErr_Clear();
       continue;

@@ -13,8 +13,8 @@ See the License for the specific language governing permissions and
 limitations under the License.
 ==============================================================================*/
 
-// Linked as libjax_common.so, this is all of the real one that the `_jax` stub
-// names. The stub finds the real one beside itself when it is loaded.
+// Linked as libjax_common.so. It has the only symbol of the real library that
+// the `_jax` stub needs. The loader finds the real library beside the stub.
 
 #include <Python.h>
 

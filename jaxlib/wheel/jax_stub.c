@@ -13,12 +13,12 @@ See the License for the specific language governing permissions and
 limitations under the License.
 ==============================================================================*/
 
-// `jaxlib._jax`, in place of the stub that the stock wheel has.
+// `jaxlib._jax`, which replaces the stub of the stock wheel.
 //
-// Like that one it calls `Wrapped_PyInit__jax` in libjax_common.so; then it
-// lets `jaxlib._pjit` install its `pjit`. If that fails the module stays as
-// stock made it, with one warning on the logger `jaxlib.pjit`; with
-// JAXLIB_PJIT_STRICT=1 the import raises.
+// Like the stock stub, it calls `Wrapped_PyInit__jax` in libjax_common.so. Then
+// it lets `jaxlib._pjit` install its `pjit`. If that fails, the module stays as
+// in stock, with one warning on the logger `jaxlib.pjit`. With
+// JAXLIB_PJIT_STRICT=1 the import raises instead.
 
 #include <Python.h>
 #include <stdlib.h>
@@ -66,8 +66,8 @@ static int Install(PyObject* module) {
   return 0;
 }
 
-// A copy of `stock` whose last step is `Install`. Lives as long as the process,
-// as module definitions do.
+// A copy of `stock` whose last step is `Install`. Like any module definition,
+// it lives as long as the process.
 static PyObject* DefinitionWithInstall(PyModuleDef* stock) {
   size_t num_slots = 0;
   while (stock->m_slots != NULL && stock->m_slots[num_slots].slot != 0) {

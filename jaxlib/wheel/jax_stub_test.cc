@@ -13,8 +13,8 @@ See the License for the specific language governing permissions and
 limitations under the License.
 ==============================================================================*/
 
-// The stub of jax_stub.c, linked with a `Wrapped_PyInit__jax` of this test's
-// that follows the protocol of older or of newer releases.
+// The stub of jax_stub.c, linked with this test's `Wrapped_PyInit__jax`, which
+// follows the protocol of older or of newer releases.
 
 #include <Python.h>
 #include <gtest/gtest.h>
@@ -77,7 +77,7 @@ PyObject* StockInit() {
   return nullptr;
 }
 
-// Does what the import system does with what an init function returned.
+// Does the import system's work on the result of an init function.
 PyObject* Import() {
   PyObject* initialized = PyInit__jax();
   if (initialized == nullptr ||
@@ -116,7 +116,7 @@ def interrupts(module):
 )");
   }
 
-  // What the module's `pjit` is after the import, or the error's type.
+  // The `pjit` of the module after the import, or the type of the error.
   std::string ImportedPjit() {
     PyObject* module = Import();
     PyObject* pjit =

@@ -32,8 +32,8 @@ namespace nb = nanobind;
 
 std::atomic<int> explaining_requests{0};
 
-// The object that holds `jax_explain_cache_misses`, or null before JAX has made
-// it. JAX keeps it as long as the process lives.
+// The object of the flag `jax_explain_cache_misses`, or null before JAX makes
+// it. JAX keeps it for the life of the process.
 nb::handle JaxFlag() {
   return Lasting([]() -> nb::object {
     nb::object name = nb::steal(PyUnicode_FromString("jax._src.config"));

@@ -22,29 +22,29 @@ limitations under the License.
 
 namespace jax {
 
-// Whether slow dispatches are explained: while `jax_explain_cache_misses` is
-// on, or `SetExplaining` was told so. One flag is read, or two.
+// Whether slow dispatches are explained: if `jax_explain_cache_misses` is on,
+// or by `SetExplaining`. It reads one flag, or two.
 bool IsExplaining();
 
-// Counts those who want slow dispatches explained whatever JAX's flag says:
-// each `true` is taken back by one `false`. Any thread may call it.
+// Counts the requests to explain slow dispatches, whatever JAX's flag says.
+// Each `true` needs one `false` later. Any thread may call it.
 void SetExplaining(bool explaining);
 
-// The explanation of one slow dispatch, which `jaxlib._fastpath_explain` gives.
-// Make it before the dispatch, since that may delete its arguments.
+// The explanation of one slow dispatch, by `jaxlib._fastpath_explain`. It has
+// to begin before the dispatch, which may delete its arguments.
 //
-// Needs the GIL, or an attached thread state. A failure is treated as one of
-// the rule is; see `StepAside`.
+// Needs the GIL, or an attached thread state. A failure is handled like one of
+// the rule; see `StepAside`.
 class MissExplanation {
  public:
-  // `cache_miss` is the callable of `MakeCacheMiss`; the rest are a
-  // vectorcall's arguments. Returns false, with the Python exception set, if
-  // the failure has to be raised.
+  // `cache_miss` is the callable of `MakeCacheMiss`. The rest are the arguments
+  // of a vectorcall. Returns false, with the Python exception set, if a failure
+  // has to be raised.
   bool Begin(nanobind::handle cache_miss, PyObject* const* args, size_t nargsf,
              PyObject* kwnames);
 
-  // `dispatched` is what the dispatch returned, or null if it raised; the
-  // pending exception then stays. Returns false as `Begin` does.
+  // `dispatched` is the result of the dispatch. It is null if the dispatch
+  // raised, and then the pending exception stays. Returns false like `Begin`.
   bool End(nanobind::handle dispatched);
 
  private:

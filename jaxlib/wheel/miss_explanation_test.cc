@@ -35,7 +35,7 @@ nb::object Make(nb::object cache_miss) {
                         nb::make_tuple(), nb::none(), nb::none()});
 }
 
-// An explanation that notes how it is called, in the place of
+// An explanation that records its calls, in place of
 // `jaxlib._fastpath_explain`.
 class MissExplanationTest : public testing::Test {
  protected:

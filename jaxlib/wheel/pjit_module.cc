@@ -13,7 +13,8 @@ See the License for the specific language governing permissions and
 limitations under the License.
 ==============================================================================*/
 
-// `jaxlib._pjit`: what the `_jax` stub installs, and what a user can ask of it.
+// `jaxlib._pjit`: the part that the `_jax` stub installs, and its functions for
+// users.
 
 #include <atomic>
 
@@ -43,10 +44,10 @@ nb::dict Counters() {
 
 NB_MODULE(_pjit, m) {
   // JAX keeps jitted functions in its modules until the process ends. That is
-  // no leak, and no user should read a report of one.
+  // no leak, so nanobind must not report one.
   nb::set_leak_warnings(false);
 
-  // Both read the environment, and may warn, which is for one thread to do.
+  // Both read the environment and may warn, so only one thread may do it.
   GetDispatchState();
   GetStepAsideState();
 

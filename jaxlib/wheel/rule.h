@@ -25,20 +25,20 @@ limitations under the License.
 
 namespace jax {
 
-// What the rule made of a dispatch.
+// The result of the rule for one dispatch.
 struct RuleResult {
-  // What the dispatch function returned, or the same with another table, and
-  // other outputs where some were respelled.
+  // The result of the dispatch function, with another table if an output is
+  // extended, and with other outputs if some were respelled.
   nanobind::object dispatched;
   bool has_table = false;    // Whether an output is extended.
   size_t num_physical = 0;   // See `PhysicalOutShardings`,
   size_t num_respelled = 0;  // and `SpellLikeArguments`.
 };
 
-// All that this wheel does on a slow dispatch: attaches physical shardings to
-// its extended outputs, spelled like its arguments. Mutates neither
-// `dispatched` nor what it holds. The other arguments, and what it throws, are
-// those of `MakePhysicalOutShardings` and `SpellLikeArguments`.
+// All that this wheel does on a slow dispatch: it attaches physical shardings
+// to the extended outputs, spelled like the arguments. Mutates neither
+// `dispatched` nor its items. For the other arguments and the exceptions, see
+// `MakePhysicalOutShardings` and `SpellLikeArguments`.
 RuleResult ApplyRule(nanobind::object dispatched,
                      absl::Span<PyObject* const> args,
                      nanobind::handle registry,

@@ -40,8 +40,8 @@ constexpr std::array<const char*, kNumParts> kWhatFailed = {
     "explain a slow dispatch",
 };
 
-// The first line of `str(error)`, or nothing if that raises: an exception of
-// the user's may say anything, at any length.
+// The first line of `str(error)`, cut short, or nothing if that raises. The
+// text of a user's exception can be anything.
 nb::object Summary(nb::handle error) {
   constexpr Py_ssize_t kMaxLength = 200;
   nb::object text = nb::steal(PyObject_Str(error.ptr()));
@@ -94,7 +94,7 @@ void WarnOfUnknownWord(const char* name, const char* word) {
                    "1 or 0.",
                    name, word))
              : nb::object();
-  // A flag is read while jaxlib is imported, which nothing here may break.
+  // Flags are read while jaxlib is imported, which must not fail here.
   if (!logged) PyErr_Clear();
 }
 

@@ -22,16 +22,16 @@ limitations under the License.
 #include <atomic>
 #include <cstddef>
 
-// What this wheel does when a part of it fails: what stock jaxlib would do.
+// If a part of this wheel fails, it steps aside and leaves the work to stock.
 
 namespace jax {
 
-// The parts that can fail, each by itself: a warning of one says nothing of
+// The parts that can fail independently. A warning about one does not silence
 // another.
 enum class Part { kWrapping, kRule, kExplanation };
 inline constexpr size_t kNumParts = 3;
 
-// Any thread may read it, and write what is not const.
+// Any thread may read it, and write the members that are not const.
 struct StepAsideState {
   StepAsideState();
 
@@ -43,21 +43,21 @@ struct StepAsideState {
 
 StepAsideState& GetStepAsideState();
 
-// Takes the pending Python exception, logs the first of the process and `part`
-// as a warning on the logger `jaxlib.pjit`, and clears it. Leaves it pending
-// and returns false if it has to be raised: in strict mode, and if it is not an
-// `Exception`, like KeyboardInterrupt.
+// Clears the pending Python exception, and logs the first one of `part` in this
+// process as a warning on the logger `jaxlib.pjit`. If the exception has to be
+// raised, leaves it pending and returns false: in strict mode, and if it is not
+// an `Exception`, like KeyboardInterrupt.
 bool StepAside(Part part);
 
-// Turns the C++ exception being handled into the pending Python exception, of
-// the type that nanobind would raise: ValueError for std::invalid_argument,
-// MemoryError for std::bad_alloc, RuntimeError for any other. Call it in a
-// catch block only.
+// Turns the current C++ exception into the pending Python exception, with the
+// type that nanobind would raise: ValueError for std::invalid_argument,
+// MemoryError for std::bad_alloc, RuntimeError for any other. Call it only in a
+// catch block.
 void SetPythonError();
 
-// Whether a flag in the environment is on, in the words that JAX's flags take:
-// 1, true, t, on, yes, y, or 0, false, f, off, no, n, in any case. `otherwise`
-// if it is not set or empty; with a warning, as above, if it is another word.
+// Whether a flag in the environment is on. It takes the words of JAX's flags:
+// 1, true, t, on, yes, y, or 0, false, f, off, no, n, in any case. Returns
+// `otherwise` if it is not set, empty, or another word, which gets a warning.
 bool EnvironmentFlag(const char* name, bool otherwise);
 
 }  // namespace jax

@@ -47,7 +47,7 @@ class StepAsideTest : public testing::Test {
   PythonScope scope_;
 };
 
-TEST_F(StepAsideTest, AFailureIsSaidOnce) {
+TEST_F(StepAsideTest, AFailureIsLoggedOnce) {
   EXPECT_TRUE(Fail(Part::kRule));
   EXPECT_TRUE(Fail(Part::kRule));
   EXPECT_EQ(scope_.Repr("len(records.messages)"), "1");

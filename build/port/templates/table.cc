@@ -1,10 +1,10 @@
-// Returns the sharding of each base array of `outputs`, which Python has just
-// dispatched: for an extended dtype the one that Python put on it, for all else
-// what `out_shardings` has. An extended dtype is a leaf of the default registry
-// and a node of `registry`.
+// Returns the sharding of each base array of `outputs`, the result of the
+// Python dispatch function: for an extended dtype the sharding of the base
+// array itself, otherwise the entry of `out_shardings`. An extended dtype is a
+// leaf of the default registry and a node of `registry`.
 //
-// Does not throw, since donated arguments are gone by now: if anything is not
-// as expected, returns `out_shardings`.
+// Does not throw, since donated arguments are already deleted. Returns
+// `out_shardings` if anything is unexpected.
 std::vector<nb::object> PhysicalOutShardings(
     nb::handle outputs, const std::vector<nb::object>& out_shardings,
     size_t num_base_arrays, PyTreeRegistry* registry) {

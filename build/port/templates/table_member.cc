@@ -1,2 +1,2 @@
-  // What a hit attaches, one for each base array. See PhysicalOutShardings.
+  // A hit attaches these, one for each base array. See PhysicalOutShardings.
   std::vector<nb::object> physical_out_shardings;
