@@ -54,12 +54,6 @@ def our_wheel(step: Step, source: Path, python: Interpreter) -> Path:
     return _written(step, stock, compiled(step, python), python.target, OUR_WHEELS, python)
 
 
-def packed_wheel(step: Step, source: Path, extensions: Extensions, python: Interpreter) -> Path:
-    """Our wheel for this machine, made from a stock one and extensions that are built already."""
-    stock = _checked(step, source, python.target)
-    return _written(step, stock, extensions, python.target, OUR_WHEELS, python)
-
-
 def portable_wheel(step: Step, source: Path, target: Target, out: Path) -> Path:
     """Our wheel for any Linux. It is tried if a Python that it runs on is installed here."""
     stock = _checked(step, source, target)
