@@ -18,13 +18,11 @@ from wheels import products, stock_wheel
 
 ALL = "all"
 OTHERS = "others"  # all except the default release
-ENDS = "ends"  # the oldest and the newest
 NEWEST = "newest"
 _OLDER = ("0.6.2", "0.7.2", "0.8.3", "0.9.2")
 _SETS = {
     ALL: (*_OLDER, JAXLIB, NEWEST),
     OTHERS: (*_OLDER, NEWEST),
-    ENDS: (_OLDER[0], NEWEST),
 }
 
 
@@ -63,7 +61,7 @@ def test_releases(
     Args:
       names: versions, which are tested on `python`; `newest`, the newest jax on the newest Python
         of this machine; or a set, which leaves out `newest` if this machine has no Python for it:
-        `all`, `others` (all except the default release) or `ends` (the oldest and `newest`).
+        `all`, or `others` (all except the default release).
 
     Raises:
       Refusal: a wheel could not be downloaded or built.

@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     which.add_argument(
         "--releases",
         metavar="VERSION,...",
-        help="several: versions, newest, all, others (all but the default), ends (oldest, newest)",
+        help="several: versions, newest, all, others (all but the default)",
     )
     arguments.finished_wheel(which)
     arguments.find_links(parser)
