@@ -9,10 +9,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from pages import blocks, conformance, demo, figures, releases, stress
+from pages import blocks, conformance, demo, figures, releases, stress, systems
 from paths import ROOT
 from refusal import Refusal
 from run import hardware
+from systems import every_wheel, matrix
+from systems.matrix import Row
 
 HEAD = subprocess.run(
     ["git", "-C", str(ROOT), "rev-parse", "HEAD"], capture_output=True, text=True, check=False
@@ -216,6 +218,33 @@ def test_the_matrix_has_a_column_for_each_release() -> None:
         "| b_test.py |  | 3 / 0 / 1 |",
         "| all | 0 / 0 / 0 | 6 / 0 / 2 |",
         f"| commit | {HEAD[:10]} | {HEAD[:10]} |",
+    ]
+
+
+def test_the_readme_shows_what_ran_on_each_python_or_that_its_wheel_was_only_built(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def row(system: str, machine: str, python: str, check: str, result: str) -> Row:
+        return Row(system, machine, python, "0.10.2", "a wheel", check, result)
+
+    rows = [
+        row("any", "aarch64", "cp314t", every_wheel.CHECK, "built only"),
+        row("any", "x86_64", "cp312", every_wheel.CHECK, "installed here: the rule is on"),
+        row("Debian 12", "x86_64", "3.12.1", "demo", "fine"),
+        row("Debian 12", "x86_64", "3.12.1", "all tests", "1 failed, 2 passed"),
+        row("Debian 13", "x86_64", "3.13.5, no GIL", "demo --wheel, not as root", "fine"),
+        row("Debian 13", "aarch64, emulated", "3.13.5", "demo", "fine"),
+    ]
+    monkeypatch.setattr(matrix, "read", lambda: rows)
+
+    assert lines(systems.tried()) == [
+        "| CPython | x86_64 | aarch64 |",
+        "| --- | --- | --- |",
+        "| 3.11 | Debian 12: all tests |  |",
+        "| 3.12 | Debian 12: demo, **all tests: failed** |  |",
+        "| 3.13 |  | Debian 13, emulated: demo |",
+        "| 3.13t | Debian 13: demo --wheel |  |",
+        "| 3.14t |  | built only |",
     ]
 
 

@@ -19,6 +19,7 @@ from systems import wheels
 from systems.matrix import Row
 from systems.output import told
 
+CHECK = "its libraries"
 _LINE = re.compile(
     r"^\s*(?P<jaxlib>\d[\w.]*)\s+(?P<python>cp3\w+)\s+(?P<machine>\w+)\s+\d+"
     r"\s+(?P<remark>tried|built only)\s+(?P<wheel>\S+\.whl)\s*$",
@@ -43,7 +44,7 @@ def rows(said: str) -> list[Row]:
             python=line["python"],
             jaxlib=line["jaxlib"],
             wheel=wheels.origin(Path(line["wheel"])),
-            check="its libraries",
+            check=CHECK,
             result=_RESULTS[line["remark"]],
         )
         for line in _LINE.finditer(said)
