@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from refusal import Refusal
 from wheels import portable
 
 
@@ -68,3 +69,22 @@ def test_the_cache_exists_before_bazel_makes_it_writable(folder: Path) -> None:
     portable.compiler("x86_64")
 
     assert (folder / "cache").is_dir()
+
+
+def test_each_machine_s_library_is_compiled_before_the_wheels(folder: Path) -> None:
+    calls = folder / "calls"
+    (folder / "zig").write_text(f'#!/bin/sh\necho "$@" >> "{calls}"\n')
+
+    portable.compile_libraries(["aarch64", "x86_64"])
+
+    targets = sorted(call.split()[2] for call in calls.read_text().splitlines())
+    assert targets == ["aarch64-linux-gnu.2.17", "x86_64-linux-gnu.2.17"]
+
+
+def test_a_library_that_does_not_compile_is_refused_with_the_compiler_s_line(folder: Path) -> None:
+    (folder / "zig").write_text('#!/bin/sh\necho "error: no space left" >&2\nexit 1\n')
+
+    with pytest.raises(Refusal) as refused:
+        portable.compile_libraries(["x86_64"])
+
+    assert str(refused.value) == (f"{folder}/x86_64/cc cannot compile libc++: error: no space left")

@@ -21,7 +21,7 @@ from machine import pythons
 from machine.targets import Target, target
 from refusal import Refusal
 from synthetic_wheels import MACHINE, PYTHON
-from wheels import index, products, wheelhouse
+from wheels import index, portable, products, wheelhouse
 
 THIS = pythons.examine(sys.executable)
 
@@ -151,6 +151,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
     monkeypatch.setattr(products, "fetched", fetched)
     monkeypatch.setattr(products, "portable_wheel", portable_wheel)
+    monkeypatch.setattr(portable, "compile_libraries", lambda machines: None)
     return made
 
 
@@ -182,6 +183,25 @@ def test_a_wheel_is_made_from_each_stock_wheel_that_exists(
     assert lines[-1] == (
         f"pip install --extra-index-url {(tmp_path / 'out' / 'simple').as_uri()} jaxlib"
     )
+
+
+@pytest.mark.parametrize(
+    ("machines", "compiled_first"),
+    [(["x86_64"], []), (["x86_64", "aarch64"], [["x86_64", "aarch64"]])],
+)
+def test_the_libraries_of_several_machines_are_compiled_first(
+    machines: list[str],
+    compiled_first: list[list[str]],
+    made: list[Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    compiled: list[list[str]] = []
+    monkeypatch.setattr(portable, "compile_libraries", compiled.append)
+
+    wheelhouse.wheelhouse(["9.9.9"], [target(PYTHON, machine) for machine in machines], tmp_path)
+
+    assert compiled == compiled_first
 
 
 def test_a_release_without_any_wheel_is_refused(made: list[Path], tmp_path: Path) -> None:

@@ -10,12 +10,15 @@ from __future__ import annotations
 import shlex
 import subprocess
 import sys
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from machine.environments import environment
 from machine.pythons import examine
 from paths import PORTABLE_REQUIREMENTS, ZIG
-from refusal import refusing_os_errors
+from refusal import Refusal, refusing_os_errors
 
 GLIBC = "2.17"  # the oldest that any jaxlib wheel needs
 CACHE = ZIG / "cache"
@@ -60,3 +63,25 @@ def compiler(machine: str) -> Path:
             wrapper.write_text(text)
             wrapper.chmod(0o755)
     return wrapper
+
+
+def compile_libraries(machines: Sequence[str]) -> None:
+    """Compiles libc++ for several machines at the same time, since zig uses one core for each.
+
+    Raises:
+      Refusal: the compiler cannot be installed, or it failed.
+    """
+    compilers = [compiler(machine) for machine in machines]
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(_compile_library, compilers))
+
+
+def _compile_library(compiler: Path) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder, "any.cc")
+        source.write_text("#include <string>\n")
+        call = [compiler, "-fPIC", "-shared", source, "-o", source.with_suffix(".so")]
+        done = subprocess.run(call, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        lines = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
+        raise Refusal(f"{compiler} cannot compile libc++: {lines[0]}")

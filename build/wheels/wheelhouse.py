@@ -13,7 +13,7 @@ from machine.pythons import here_for
 from machine.targets import Target
 from progress import Step, results, steps
 from refusal import Refusal, refusing_os_errors
-from wheels import products
+from wheels import portable, products
 from wheels.index import write_index
 
 
@@ -37,7 +37,11 @@ def wheelhouse(versions: Sequence[str], wanted: Sequence[Target], out: Path) -> 
     with refusing_os_errors(f"write to {out}"):
         out.mkdir(parents=True, exist_ok=True)
     rows: list[Row] = []
+    machines = list(dict.fromkeys(target.machine for target in wanted))
     with steps() as step:
+        if len(machines) > 1:
+            with step(f"Compile libc++ for {' and '.join(machines)}"):
+                portable.compile_libraries(machines)
         for version in versions:
             rows += _release(step, version, wanted, out)
         with step(f"Write the index of {out}"):
