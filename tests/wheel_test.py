@@ -307,6 +307,19 @@ def test_the_platform_is_the_stock_wheels_if_that_is_newer(
     ]
 
 
+def test_an_audit_leaves_the_current_folder_to_other_threads(
+    ours: Extensions, libraries: Libraries, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = write_wheel(tmp_path, libraries["seam"])
+
+    def fail(folder: object) -> None:
+        pytest.fail(f"the process changed to {folder}")
+
+    monkeypatch.setattr(os, "chdir", fail)
+
+    assert make(source, ours, tmp_path / "out").is_file()
+
+
 def test_the_platform_is_our_extensions_if_that_is_newer(
     libraries: Libraries, tmp_path: Path
 ) -> None:

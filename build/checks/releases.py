@@ -10,6 +10,7 @@ from rich.table import Table
 
 from arguments import JAXLIB, is_version
 from checks import testing
+from checks.pytest_runs import in_parallel
 from checks.testing import Module, Release, Result, Wheels, cpp_tests, judge, record
 from machine.pythons import NEWER, Interpreter, found
 from progress import Step, results, steps
@@ -68,8 +69,7 @@ def test_releases(
     """
     with steps() as step:
         wanted, left_out = releases(step, names, python)
-        # One after the other: Bazel has one output folder, and auditwheel changes the current one.
-        wheels = [_wheels(step, each) for each in wanted]
+        wheels = _all_wheels(step, wanted)
     cpp = cpp_tests((each.release.python for each in wheels), pytest_arguments)
     command = f"python3 build/build.py test --releases {','.join(names)}"
     return _test(wheels, once(wheels, names), cpp, pytest_arguments, command, left_out)
@@ -134,6 +134,22 @@ def _wheels(step: Step, release: Release, finished: Path | None = None) -> Wheel
     stock = products.fetched(step, release.version, release.python.target)
     ours = finished or products.our_wheel(step, stock, release.python)
     return Wheels(release, stock, ours)
+
+
+def _all_wheels(step: Step, wanted: Sequence[Release]) -> list[Wheels]:
+    """The wheels of several releases. Packing one takes one core."""
+    stock = [products.fetched(step, each.version, each.python.target) for each in wanted]
+    # One after the other: Bazel has one output folder.
+    extensions = {
+        python: products.compiled(step, python)
+        for python in dict.fromkeys(each.python for each in wanted)
+    }
+
+    def packed(release: Release, source: Path) -> Wheels:
+        ours = products.packed_wheel(step, source, extensions[release.python], release.python)
+        return Wheels(release, source, ours)
+
+    return in_parallel(lambda pair: packed(*pair), zip(wanted, stock))
 
 
 def _test(

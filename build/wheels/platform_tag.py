@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import tempfile
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from auditwheel.libc import Libc
@@ -24,7 +26,7 @@ def newest_platform(stock: set[str], extensions: Extensions, target: Target) -> 
     Raises:
       Refusal: auditwheel knows none of the stock wheel's platforms.
     """
-    ours, policies = _audit(extensions, target)
+    ours, policies = audited(extensions, target)
     priorities = [policy.priority for policy in policies if stock & {policy.name, *policy.aliases}]
     if not priorities:
         raise Refusal(f"platform tag {'.'.join(sorted(stock))}: unknown to auditwheel")
@@ -33,8 +35,14 @@ def newest_platform(stock: set[str], extensions: Extensions, target: Target) -> 
     return name
 
 
-def _audit(extensions: Extensions, target: Target) -> tuple[int, WheelPolicies]:
+def audited(extensions: Extensions, target: Target) -> tuple[int, WheelPolicies]:
     """The priority of the best policy that both extensions meet, and all policies."""
+    # In a process of its own, since auditwheel changes the current folder.
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
+        return process.submit(_audit, extensions, target).result()
+
+
+def _audit(extensions: Extensions, target: Target) -> tuple[int, WheelPolicies]:
     with tempfile.TemporaryDirectory() as folder:
         # auditwheel takes only wheels. One with just our extensions spares it jaxlib's 350 MB.
         wheel = Path(folder) / f"jaxlib-0-{target.tag}-linux_{target.machine}.whl"

@@ -54,6 +54,12 @@ def our_wheel(step: Step, source: Path, python: Interpreter) -> Path:
     return _written(step, stock, compiled(step, python), python.target, OUR_WHEELS, python)
 
 
+def packed_wheel(step: Step, source: Path, extensions: Extensions, python: Interpreter) -> Path:
+    """The same from extensions that are compiled. Other threads can pack other wheels meanwhile."""
+    stock = _checked(step, source, python.target)
+    return _written(step, stock, extensions, python.target, OUR_WHEELS, python)
+
+
 def portable_wheel(step: Step, source: Path, target: Target, out: Path) -> Path:
     """Our wheel for any Linux. It is tried if a Python that it runs on is installed here."""
     stock = _checked(step, source, target)
