@@ -13,7 +13,7 @@ from machine import environments
 from machine.headers import headers
 from machine.pythons import Interpreter, here_for
 from machine.targets import Target
-from paths import OUR_WHEELS, VENVS
+from paths import JAX_REQUIREMENTS, OUR_WHEELS, VENVS
 from progress import Step
 from wheels import finished_wheel, stock_wheel
 from wheels.extensions import compile_extensions, compile_portable
@@ -100,4 +100,5 @@ def jax_environment(
     version = stock_wheel.version_of(jaxlib).public
     with step(f"Make the environment with jax {version} and jaxlib, {kind}"):
         directory = VENVS / f"{kind}-{version}-{python.label}"
-        return environments.environment(directory, python, [f"jax=={version}", jaxlib, *more])
+        needed = [f"jax=={version}", jaxlib, JAX_REQUIREMENTS, *more]
+        return environments.environment(directory, python, needed)

@@ -10,4 +10,5 @@ shift
 cd "$(dirname "$0")/../.."
 exec "${PYTHON:-python3}" -m pip download --dest "$folder" --only-binary=:all: \
   --requirement build/requirements/tools.txt --requirement build/requirements/bench.txt \
+  --requirement build/requirements/jax.txt \
   "$(grep ^pytest== tests/requirements.txt)" "$@"
