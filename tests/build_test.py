@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from checks import demo
-from checks.pytest_runs import tally_of
+from checks.pytest_runs import in_parallel, tally_of
 from machine import environments, pythons, system_packages
 from paths import ROOT
 from refusal import Refusal
@@ -240,6 +240,14 @@ def test_an_environment_is_made_once_for_the_same_requirements(tmp_path: Path) -
     assert python.lstat().st_ino == before
     assert environments.is_made(directory, THIS, ["pip"])
     assert not environments.is_made(directory, THIS, ["pip", "wheel"])
+
+
+def test_two_environments_of_one_name_are_made_at_the_same_time(tmp_path: Path) -> None:
+    folders = [tmp_path / "a" / "trial", tmp_path / "b" / "trial"]
+
+    pythons = in_parallel(lambda folder: environments.environment(folder, THIS, ["pip"]), folders)
+
+    assert pythons == [folder / "bin" / "python" for folder in folders]
 
 
 def test_a_file_with_the_same_content_is_the_same_input(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,6 +28,7 @@ _STAMP = "made-from.sha256"
 _PIP = ("-m", "pip", "--disable-pip-version-check", "--no-input")
 _GLIBCS = range(45, 16, -1)  # minor versions that a wheel may need, newest first
 _ERRORS = ("ERROR:", "error:")  # pip's, uv's
+_FINDING = threading.Lock()  # uv asks sysconfig, where two threads must not be the first
 
 
 def install_from(folder: Path) -> None:
@@ -155,7 +157,9 @@ def _uv(arguments: Sequence[str], log_name: str, stdin: str = "") -> None:
     import uv
 
     words = [word for word in arguments[:2] if word.isalpha()]
-    _run([uv.find_uv_bin(), *arguments], " ".join(["uv", *words]), log_name, stdin)
+    with _FINDING:
+        program = uv.find_uv_bin()
+    _run([program, *arguments], " ".join(["uv", *words]), log_name, stdin)
 
 
 def _settings() -> dict[str, str]:
@@ -171,8 +175,8 @@ def _settings() -> dict[str, str]:
 def _run(command: Sequence[str], what: str, log_name: str, stdin: str = "") -> None:
     log = _path(log_name)
     log.parent.mkdir(parents=True, exist_ok=True)
-    # Another run of build.py may be writing a log of that name.
-    part = log.with_suffix(f".{os.getpid()}.part")
+    # Another run of build.py, or another thread, may be writing a log of that name.
+    part = log.with_suffix(f".{os.getpid()}-{threading.get_ident()}.part")
     with part.open("wb") as output:
         done = subprocess.run(
             command,
