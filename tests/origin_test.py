@@ -206,6 +206,22 @@ def test_a_function_that_only_passes_calls_on_is_no_caller() -> None:
     assert [dispatch.called_from for dispatch in found] == [here]
 
 
+@pytest.mark.parametrize("runner", ["execnet", "xdist"])
+def test_what_runs_tests_in_parallel_is_no_caller(runner: str) -> None:
+    names: dict[str, Any] = {}
+    text = compile("def run(test): return test()", f"/site-packages/{runner}/remote.py", "exec")
+    exec(text, names)
+    jitted = make(3.0)
+
+    def test() -> str:
+        jitted(1.0); return called_here()  # fmt: skip  # noqa: E702
+
+    with jaxlib.pjit.dispatches() as found:
+        here = names["run"](test)
+
+    assert [(dispatch.called_from, dispatch.through) for dispatch in found] == [(here, "")]
+
+
 def test_if_all_frames_are_a_librarys_its_line_is_the_call(library: Any) -> None:
     with jaxlib.pjit.dispatches() as found:
         thread = threading.Thread(target=library.solve, args=(1.0,))

@@ -20,6 +20,8 @@ from wheels import stock_wheel
 
 THIS = pythons.examine(sys.executable)
 OTHER_MACHINE = "aarch64" if MACHINE == "x86_64" else "x86_64"
+# Debian's own Pythons have them in two folders.
+OWN_HEADERS = debian_headers.in_one_folder(THIS.include, MACHINE)
 
 
 @pytest.mark.parametrize(
@@ -129,7 +131,7 @@ def test_a_python_without_the_gil_takes_the_headers_of_the_one_with_it(
 ) -> None:
     monkeypatch.setattr(headers, "here", lambda version: [THIS._replace(has_headers=True)])
 
-    assert headers.headers(THIS.target._replace(free_threaded=True)) == THIS.include
+    assert headers.headers(THIS.target._replace(free_threaded=True)) == OWN_HEADERS
 
 
 def test_debian_comes_before_the_headers_of_another_machine(
@@ -145,7 +147,7 @@ def test_debian_comes_before_the_headers_of_another_machine(
 
     monkeypatch.setattr(headers, "debian_headers", none)
 
-    assert (of_debian, headers.headers(other)) == (tmp_path, THIS.include)
+    assert (of_debian, headers.headers(other)) == (tmp_path, OWN_HEADERS)
 
 
 def test_a_python_that_neither_this_machine_nor_debian_has_is_refused(

@@ -47,6 +47,7 @@ _PASSING_ON = frozenset((
     "click",
     "coverage",
     "equinox",
+    "execnet",
     "fire",
     "flax",
     "hydra",
@@ -56,6 +57,7 @@ _PASSING_ON = frozenset((
     "pytest",
     "typeguard",
     "typer",
+    "xdist",
 ))
 
 _MAX_WRAPPERS = 20
