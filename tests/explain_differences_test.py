@@ -119,6 +119,7 @@ NONE = "not traced, not lowered, not compiled"
 
 BEFORE = "to fix it: each has an entry of its own: call it once with each before the loop"
 SAME_KEYS = "to fix it: pass the same keys and as many elements in every call"
+ONE_WAY = "to fix it: pass it by position in every call, or by name in every call"
 NOT_STATIC = (
     "to fix it: each value is compiled again: unless it sets a shape, "
     "pass it as an argument that is not static: jnp.asarray(-2)"
@@ -159,8 +160,17 @@ PROGRAMS = (
     Program("static argument by position, then by name",
             {"static_argnums": 1, "static_argnames": "n"},
             lambda f: [lambda: f(1.0, 2), lambda: f(1.0, n=2)], ALL, [
-        "n: static argument: was by position, now by name",
-        "to fix it: pass it by position in every call, or by name in every call"]),
+        "n: static argument: was by position, now by name", ONE_WAY]),
+    Program("argument by position, then by name", {},
+            lambda f: [lambda: f(1.0), lambda: f(x=1.0)], ALL, [
+        "x: pytree structure: was by position, now by name", ONE_WAY]),
+    Program("argument by name, then by position", {},
+            lambda f: [lambda: f(x=1.0), lambda: f(1.0)], ALL, [
+        "x: pytree structure: was by name, now by position", ONE_WAY]),
+    Program("argument that is passed another way, of another structure", {},
+            lambda f: [lambda: f({"a": 1.0}), lambda: f(x={"b": 1.0})], ALL, [
+        "x: pytree structure: was by position, now by name", ONE_WAY,
+        "x: pytree structure: was dict key 'a', now dict key 'b'", SAME_KEYS]),
     Program("tuples of one hash", {"static_argnums": 1},
             lambda f: [lambda: f(1.0, (0, -1)), lambda: f(1.0, (0, -2))], ALL, [
         "n[1]: static argument: was -1, now -2", NOT_STATIC]),

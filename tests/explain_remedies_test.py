@@ -328,14 +328,15 @@ def identity(x: Any) -> Any:
     return x
 
 
-def by_name() -> None:
-    jitted = jax.jit(anew(scaled), static_argnums=1, static_argnames="n")
-    jitted(1.0, 2), jitted(1.0, n=2)
+def by_name(**options: Any) -> Callable[[], None]:
+    def program() -> None:
+        jitted = jax.jit(anew(scaled), **options)
+        jitted(1.0, 2), jitted(1.0, n=2)
+
+    return program
 
 
-def by_position() -> None:
-    jitted = jax.jit(anew(scaled), static_argnums=1, static_argnames="n")
-    jitted(1.0, 2), jitted(1.0, 2)
+STATIC_N = {"static_argnums": 1, "static_argnames": "n"}
 
 
 def with_default(n: bool) -> Callable[[], None]:
@@ -376,6 +377,7 @@ def precision(before: bool) -> Callable[[], None]:
 ANEW = "each value is compiled again: unless it sets a shape, "
 ONCE = "make it once, outside the loop"
 EACH = "each has an entry of its own: call it once with each before the loop"
+ONE_WAY = "pass it by position in every call, or by name in every call"
 SAME_KEYS = "pass the same keys and as many elements in every call"
 SET_PRECISION = (
     "set it before the first call: jax.config.update('jax_default_matmul_precision', 'float32')"
@@ -429,9 +431,10 @@ REWRITTEN = (
     Rewritten("a tuple where a list was", "pass a list in every call: list(x)",
               calls(identity, ([1.0],), ((1.0,),)),
               calls(identity, ([1.0],), ([*(1.0,)],))),
-    Rewritten("by name where it was by position",
-              "pass it by position in every call, or by name in every call",
-              by_name, by_position),
+    Rewritten("by name where it was by position", ONE_WAY,
+              by_name(), calls(scaled, (1.0, 2), (1.0, 2))),
+    Rewritten("static, by name where it was by position", ONE_WAY,
+              by_name(**STATIC_N), calls(scaled, (1.0, 2), (1.0, 2), **STATIC_N)),
     Rewritten("not passed", "pass n in every call", with_default(False), with_default(True)),
     Rewritten("a cleared cache", "do not call clear_cache() or jax.clear_caches() between calls",
               clearing(True), clearing(False)),

@@ -159,17 +159,18 @@ def signature_of(
   names = parameters_for(history, cache_miss)
   arguments = list(arguments_of(cache_miss, args, kwargs, names))
   for index, (name, value, is_static) in enumerate(arguments):
+    # One may be passed by name and by position, which is not one signature.
+    is_by_position = index < len(args)
     if is_static:
       key = signatures.static_key(value)
       described = functools.partial(
           equinox.described_static, cache_miss.fun, name, value
       )
       history.note_static(key, described)
-      # One may be passed by name and by position, which is not one signature.
-      statics.append((name, index < len(args), key))
+      statics.append((name, is_by_position, key))
       continue
     flat, treedef = cache_miss.registry.flatten(value)
-    treedefs.append((name, treedef))
+    treedefs.append((name, is_by_position, treedef))
     leaves += flat
   numbers = array.array("I", leaf_numbers(history, leaves)).tobytes()
   structure = signatures.structure_key(treedefs)
@@ -186,21 +187,23 @@ def structure_for(
     cache_miss: Any,
     arguments: list[tuple[str, Any, bool]],
     args: tuple[Any, ...],
-    treedefs: list[tuple[str, Any]],
+    treedefs: signatures.Treedefs,
 ) -> Structure:
+  by_name = arguments[len(args) :]
   return structure_of(
       cache_miss.registry,
       [(name, value) for name, value, is_static in arguments if not is_static],
+      frozenset(name for name, _, is_static in by_name if not is_static),
       equinox.renamed_leaves(cache_miss.fun, args),
       _text(treedefs),
       signatures.may_collide(treedefs),
   )
 
 
-def _text(treedefs: list[tuple[str, Any]]) -> str:
+def _text(treedefs: signatures.Treedefs) -> str:
   """The text of the treedefs."""
   try:
-    text = ", ".join(str(treedef) for _, treedef in treedefs)
+    text = ", ".join(str(treedef) for *_, treedef in treedefs)
   except Exception:  # a user's repr may raise
     return ""
   return without_addresses(text)[:_MAX_STRUCTURE_TEXT]

@@ -311,8 +311,13 @@ def _static_differences(
     if a[1] != b[1]:
       yield from static_value_differences(values[a[1]], values[b[1]], library)
     elif a[0] != b[0]:
-      way = {True: "by position", False: "by name"}
-      yield Difference(STATIC, name, way[a[0]], way[b[0]], remedy.ONE_WAY)
+      yield _other_way(STATIC, name, b[0])
+
+
+def _other_way(kind: str, name: str, is_by_position: bool) -> Difference:
+  ways = ("by name", "by position")
+  old, new = ways if is_by_position else reversed(ways)
+  return Difference(kind, name, old, new, remedy.ONE_WAY)
 
 
 def static_value_differences(
@@ -361,12 +366,15 @@ def structure_differences(
     was, now = old.arguments.get(path), new.arguments.get(path)
     if was is None or now is None:
       yield _not_passed_argument(path, was, now)
-    else:
-      found += differing(path, was, now, is_strict)
+      continue
+    found += differing(path, was, now, is_strict)
+    if (path in old.by_name) != (path in new.by_name):
+      yield _other_way(STRUCTURE, path, path not in new.by_name)
   if (
       not found
       and not is_strict
       and old.arguments.keys() == new.arguments.keys()
+      and old.by_name == new.by_name
   ):
     yield Difference(STRUCTURE, "", *_whole(old.text, new.text), "")
   for path, was, now in found:

@@ -83,7 +83,11 @@ def is_exact(key: Any) -> bool:
   return len(key) == 2
 
 
-def structure_key(treedefs: list[tuple[str, Any]]) -> int:
+# An argument's name, whether it is passed by position, and its treedef.
+Treedefs = list[tuple[str, bool, Any]]
+
+
+def structure_key(treedefs: Treedefs) -> int:
   """What stands for the pytree structures of named arguments."""
   metadata: list[int] = []  # which a treedef's own hash leaves out
 
@@ -92,12 +96,12 @@ def structure_key(treedefs: list[tuple[str, Any]]) -> int:
     if made_with is not None:
       metadata.append(_metadata_hash(made_with))
 
-  for _, treedef in treedefs:
+  for *_, treedef in treedefs:
     treedef.walk(note, bool, [None] * treedef.num_leaves)
   return hash((*treedefs, *metadata))
 
 
-def may_collide(treedefs: list[tuple[str, Any]]) -> bool:
+def may_collide(treedefs: Treedefs) -> bool:
   """Whether other structures may have one key.
 
   Those of texts do not. Hashes of numbers may be equal, and a user's.
@@ -108,7 +112,7 @@ def may_collide(treedefs: list[tuple[str, Any]]) -> bool:
     del children
     metadata.append(made_with)
 
-  for _, treedef in treedefs:
+  for *_, treedef in treedefs:
     treedef.walk(note, bool, [None] * treedef.num_leaves)
   return not all(map(_is_text, metadata))
 

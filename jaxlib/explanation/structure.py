@@ -47,7 +47,8 @@ class Structure(NamedTuple):
   """The pytree structure of a call's arguments."""
 
   paths: tuple[Path, ...]  # of the leaves
-  arguments: Mapping[str, Value]  # by name
+  arguments: Mapping[str, Value]  # by their names
+  by_name: frozenset[str]  # those that are passed so, and not by position
   text: str  # compared where all else is equal
   may_collide: bool  # whether another structure may have the same key
 
@@ -98,6 +99,7 @@ MISSING = leaf("not there", "not there")
 def structure_of(
     registry: Any,
     arguments: Iterable[tuple[str, Any]],
+    by_name: frozenset[str],
     renamed: Mapping[str, str],
     text: str,
     may_collide: bool,
@@ -107,6 +109,7 @@ def structure_of(
   Args:
     registry: the dispatch pytree registry.
     arguments: those that are not static.
+    by_name: the arguments that are passed by name.
     renamed: the user's paths of leaves that a library has moved.
     text: of the treedefs.
     may_collide: whether another structure may have its key.
@@ -118,7 +121,7 @@ def structure_of(
     paths += (
         path._replace(text=renamed.get(path.text, path.text)) for path in found
     )
-  return Structure(tuple(paths), trees, text, may_collide)
+  return Structure(tuple(paths), trees, by_name, text, may_collide)
 
 
 def _argument(registry: Any, name: str, value: Any) -> tuple[list[Path], Value]:
