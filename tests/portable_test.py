@@ -62,7 +62,8 @@ def test_each_machine_has_a_compiler_of_its_own(folder: Path) -> None:
 def test_an_existing_compiler_is_not_written_again(folder: Path) -> None:
     before = portable.compiler("x86_64").stat()
 
-    assert portable.compiler("x86_64").stat() == before
+    # Not all of it: to read the file changes when it was last read.
+    assert portable.compiler("x86_64").stat().st_ctime_ns == before.st_ctime_ns
 
 
 def test_the_cache_exists_before_bazel_makes_it_writable(folder: Path) -> None:
