@@ -7,6 +7,7 @@ import os
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=4"
 
+import collections
 import dataclasses
 import functools
 import re
@@ -80,20 +81,20 @@ def cleared(f: Any) -> list[Call]:
     return [lambda: f(1.0), lambda: (f.clear_cache(), f(1.0))]
 
 
-def with_precision(f: Any) -> list[Call]:
-    def set_and_call() -> None:
-        with jax.default_matmul_precision("float32"):
-            f(1.0)
+def then_under(setting: Callable[[], Any]) -> Callable[[Any], list[Call]]:
+    def calls(f: Any) -> list[Call]:
+        def set_and_call() -> None:
+            with setting():
+                f(1.0)
 
-    return [lambda: f(1.0), set_and_call]
+        return [lambda: f(1.0), set_and_call]
+
+    return calls
 
 
-def on_another_device(f: Any) -> list[Call]:
-    def set_and_call() -> None:
-        with jax.default_device(jax.devices()[1]):
-            f(1.0)
-
-    return [lambda: f(1.0), set_and_call]
+with_precision = then_under(lambda: jax.default_matmul_precision("float32"))
+with_strict_promotion = then_under(lambda: jax.numpy_dtype_promotion("strict"))
+on_another_device = then_under(lambda: jax.default_device(jax.devices()[1]))
 
 
 def committed_later(f: Any) -> list[Call]:
@@ -174,6 +175,9 @@ PROGRAMS = (
     Program("tuples of one hash", {"static_argnums": 1},
             lambda f: [lambda: f(1.0, (0, -1)), lambda: f(1.0, (0, -2))], ALL, [
         "n[1]: static argument: was -1, now -2", NOT_STATIC]),
+    Program("sets of one hash", {"static_argnums": 1},
+            lambda f: [lambda: f(1.0, frozenset({-1})), lambda: f(1.0, frozenset({-2}))], ALL, [
+        "n: static argument: was frozenset({-1}), now frozenset({-2})", BEFORE]),
     Program("static arguments of one hash", {"static_argnums": 1},
             lambda f: [lambda: f(1.0, -1), lambda: f(1.0, -2)], ALL, [
         "n: static argument: was -1, now -2", NOT_STATIC]),
@@ -195,6 +199,9 @@ PROGRAMS = (
         "x: shape or dtype: was float32[3], now int32[3]",
         "to fix it: give it one dtype in every call: jnp.asarray(x, 'float32')"]),
     Program("an array where a float was", {}, twice_of(1.0, floats()), ALL, [
+        "x: type of the argument: was float, now float32[]",
+        "to fix it: pass an array in every call: jnp.asarray(x, 'float32')"]),
+    Program("a NumPy float where a float was", {}, twice_of(1.0, np.float64(1)), ALL, [
         "x: type of the argument: was float, now float32[]",
         "to fix it: pass an array in every call: jnp.asarray(x, 'float32')"]),
     Program("type of a scalar", {}, twice_of(1.0, 1), ALL, [
@@ -242,6 +249,10 @@ PROGRAMS = (
         "jax_default_matmul_precision: jit configuration: was None, now float32",
         "to fix it: set it before the first call: "
         "jax.config.update('jax_default_matmul_precision', 'float32')"]),
+    Program("jit configuration that is an enum", {}, with_strict_promotion, ALL, [
+        "jax_numpy_dtype_promotion: jit configuration: was standard, now strict",
+        "to fix it: set it before the first call: "
+        "jax.config.update('jax_numpy_dtype_promotion', 'strict')"]),
     Program("jit configuration that is no simple value", {}, on_another_device, ALL, [
         f"jax_default_device: jit configuration: was None, now {jax.devices()[1]!r}",
         "to fix it: set it before the first call: "
@@ -272,6 +283,52 @@ def test_a_miss_says_what_differs_and_what_to_do(program: Program) -> None:
     assert re.search(r"costing T ms \((.*)\) because:$", work)[1] == program.work
     entry = 1 if program.calls is cleared else 2
     assert rest == [f"for step defined at here, entry {entry}", *program.says]
+
+
+UNLIKE_ARGUMENTS = (
+    1.0, np.float64(1), 1j, np.complex128(1), True, np.bool_(True), 1, np.int64(1), np.float16(1),
+    floats(1), floats(1, 1), floats(0), KEY, (KEY,), None, (), [], {}, (None,), ((),), (1.0,),
+    [1.0], {"a": 1.0}, {"b": 1.0}, {"a": None}, {"a": ()}, {1: 1.0}, {-1: 1.0}, {-2: 1.0},
+    {"1": 1.0}, collections.OrderedDict(a=1.0), collections.OrderedDict(a=1.0, b=1.0),
+    collections.OrderedDict(b=1.0, a=1.0), collections.defaultdict(int, a=1.0),
+    *(Tagged(1.0, tag) for tag in (1, -1, -2, "1", (-1,), (-2,), frozenset({-1}), frozenset({-2}))),
+)  # fmt: skip
+UNLIKE_STATICS = (
+    0, 1, -1, -2, "", "1", b"1", None, 0.5, 1j, (), (-1,), (-2,), ((-1,),), ((-2,),), Config(-1),
+    Config(-2), Config(Config(-1)), Config(Config(-2)), Config((-1,)), Config((-2,)), Plain(),
+    Plain(), frozenset(), frozenset({-1}), frozenset({-2}), Config(frozenset({-1})),
+    Config(frozenset({-2})), jnp.sin, jnp.cos, np.float32, np.dtype("float32"), P(), P("a"),
+    P(None),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [
+        lambda f: [functools.partial(f, each) for each in UNLIKE_ARGUMENTS],
+        lambda f: [functools.partial(f, x=each) for each in UNLIKE_ARGUMENTS],
+        lambda f: [functools.partial(f, 1.0, n=each) for each in UNLIKE_STATICS],
+    ],
+    ids=["by position", "by name", "static"],
+)
+def test_no_call_is_taken_for_an_earlier_one_that_is_unlike_it(
+    calls: Callable[[Any], list[Call]],
+) -> None:
+    f = fresh(static_argnames="n")
+
+    said = explained(*calls(f))
+
+    assert len(said) + 1 == f._cache_size() == len(calls(f))
+    assert not [lines for lines in said if "whose entry is gone" in lines[2]]
+
+
+def test_sets_in_another_order_are_the_same_static_argument() -> None:
+    f = fresh(static_argnames="n")
+    calls = [lambda: f(1.0, n=frozenset((0, 8))), lambda: f(1.0, n=frozenset((8, 0)))]
+
+    (said,) = explained(calls[0], f.clear_cache, calls[1])
+
+    assert said[2] == "the same signature as an earlier call, whose entry is gone"
 
 
 def test_only_the_metadata_is_named_after_it_changed_together_with_a_shape() -> None:

@@ -15,6 +15,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -183,7 +184,7 @@ def _config_differences(
 
 def _code_of(value: Any) -> str:
   if value is None or isinstance(value, (bool, int, float, str)):
-    return repr(value)
+    return repr(value.value if isinstance(value, enum.Enum) else value)
   return getattr(value, "code", "")
 
 

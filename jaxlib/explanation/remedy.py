@@ -272,7 +272,7 @@ def _container(path: str, was: Value, now: Value, is_own: bool) -> str:
 
 
 def config(setting: str, shown: str, code: str) -> str:
-  if shown.startswith(("Mesh(", "AbstractMesh(")):
+  if shown.startswith(("Mesh(", "(Mesh(", "AbstractMesh(")):
     return "enter the mesh once, before the first call"
   if not setting.startswith("jax_") or not code:
     return "set it once, before the first call"

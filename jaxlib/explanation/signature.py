@@ -236,12 +236,13 @@ def other_leaf(value: Any) -> Leaf | None:
 
   None if jit does not take such a value.
   """
-  for kind in _PYTHON_SCALARS:
-    if isinstance(value, kind):
-      return Leaf((), None, True, False, None, "", kind.__name__)
+  # First, since np.float64 and np.complex128 are Python scalars too.
   if isinstance(value, (np.ndarray, np.generic)):
     dtype = sys.modules["jax._src.dtypes"].canonicalize_dtype(value.dtype)
     return Leaf(value.shape, dtype, False, False, None, "", "ndarray")
+  for kind in _PYTHON_SCALARS:
+    if isinstance(value, kind):
+      return Leaf((), None, True, False, None, "", kind.__name__)
   return None
 
 

@@ -162,7 +162,14 @@ def _described(value: Any, count: Iterator[int], depth: int) -> Value:
         file=_file(value),
         type_file=_type_file(kind),
     )
-  return Value(key, name, _hash(value), short_text(value), {})
+  return Value(key, name, _hash(value), _text(value), {})
+
+
+def _text(value: Any) -> str:
+  if type(value) is not frozenset or not value:
+    return short_text(value)
+  # Equal sets may be in different orders.
+  return f"frozenset({{{', '.join(sorted(map(short_text, value)))}}})"
 
 
 def _file(value: Any) -> str:
