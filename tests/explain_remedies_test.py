@@ -23,7 +23,7 @@ from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding
 from jax.sharding import PartitionSpec as P
 
 from explaining import floats, place
-from reproduction import keys, mesh_of
+from reproduction import base_array, keys, mesh_of
 
 mesh = mesh_of(4)
 LAYOUTS = ("Format", "Layout", "DeviceLocalLayout")  # by release
@@ -114,7 +114,17 @@ IN_EVERY_CALL = (
     Arguments("dtype", "give it one dtype in every call",
               lambda: floats(3), lambda: floats(3).astype(np.int32)),
     Arguments("type of a scalar", "pass one type in every call", lambda: 1.0, lambda: 1),
+    Arguments("dtype, the wider one later", "give it one dtype in every call",
+              lambda: floats(3).astype(np.int32), lambda: np.full(3, 0.5, np.float32)),
+    Arguments("a wider scalar later", "pass one type in every call", lambda: 1, lambda: 0.5),
+    Arguments("a complex number later", "pass one type in every call", lambda: 0.5, lambda: 2j),
     Arguments("true where 1 was", "pass one type in every call", lambda: 1, lambda: True),
+    Arguments("1 where true was", "pass one type in every call", lambda: True, lambda: 2),
+    Arguments("a float where an array of integers was", "pass an array in every call",
+              lambda: jnp.asarray(1, jnp.int32), lambda: 0.5),
+    Arguments("a float where a weak integer was", "pass an array in every call",
+              lambda: jnp.asarray(1), lambda: 0.5),
+    Arguments("an integer where a weak array was", "pass an array in every call", weak, lambda: 2),
     Arguments("a float where an array was", "pass an array in every call", strong, lambda: 1.0),
     Arguments("an array where a float was", "pass an array in every call", lambda: 1.0, strong),
     Arguments("a float where a weak array was", "pass an array in every call",
@@ -156,7 +166,7 @@ IN_EVERY_CALL = (
 
 
 @pytest.mark.parametrize("arguments", IN_EVERY_CALL, ids=lambda arguments: arguments.name)
-def test_an_argument_that_is_made_as_advised_in_every_call_has_no_miss(
+def test_an_argument_that_is_made_as_advised_in_every_call_has_its_value_and_no_miss(
     arguments: Arguments,
 ) -> None:
     if arguments.name == "laid out otherwise" and NAMES["Format"] is None:
@@ -172,9 +182,30 @@ def test_an_argument_that_is_made_as_advised_in_every_call_has_no_miss(
     advised = jax.jit(lambda x: x)
     with jaxlib.pjit.explain() as misses:
         for make in calls:
-            advised(written(advice, x=make()))
+            x = make()
+            result = advised(written(advice, x=x))
+            assert np.array_equal(np.asarray(base_array(result)), np.asarray(base_array(x)))
 
     assert [str(miss) for miss in misses] == []
+
+
+def test_dtypes_that_jax_does_not_promote_keep_an_entry_each() -> None:
+    step = jax.jit(lambda x: x)
+    with jaxlib.pjit.explain() as misses:
+        step(np.ones(3, jnp.float8_e5m2)), step(floats(3))
+
+    assert advice_of(misses) == [EACH]
+
+
+def test_an_argument_of_another_shape_and_dtype_is_padded_in_one_dtype() -> None:
+    step = jax.jit(lambda x: x)
+    with jaxlib.pjit.explain() as misses:
+        step(floats(4)), step(floats(3).astype(np.int32))
+
+    assert advice_of(misses) == [
+        "pad it to (4,) in every call, as here where it is (3,): "
+        "jnp.pad(jnp.asarray(x, 'float32'), [(0, 1)])"
+    ]
 
 
 def test_an_argument_on_the_mesh_that_is_named_has_no_miss() -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from jaxlib import _fastpath_origin as origin
 from jaxlib import _pjit
@@ -26,6 +27,8 @@ NO_OTHER_WAY = f"each has an entry of its own: {EACH_BEFORE}"
 SWITCH_ON = "switch this wheel's rule on: JAXLIB_PJIT_PHYSICAL_OUT_SHARDINGS=1"
 ONE_WAY = "pass it by position in every call, or by name in every call"
 _NUMBERS = frozenset(("int", "float", "complex"))
+# Each holds the values of those before it.
+_SCALARS = {"bool": False, "int": 0, "float": 0.0, "complex": 0j}
 
 
 def name(path: Path) -> str:
@@ -43,7 +46,8 @@ def shape(
           "start with the dtype that it is returned with, before the loop:"
           f" {cast(x, now)}"
       )
-    return f"give it one dtype in every call: {cast(x, was)}"
+    made = _promoted(x, was, now)
+    return f"give it one dtype in every call: {made}" if made else NO_OTHER_WAY
   if is_own and is_steady:
     shown = f"{now.dtype}[{','.join(map(str, now.shape))}]"
     return f"start with the shape that it is returned with: {shown}"
@@ -57,9 +61,12 @@ def shape(
   target = tuple(map(max, was.shape, now.shape))
   small = was if now.shape == target else now
   widths = [(0, big - each) for big, each in zip(target, small.shape)]
+  made = x if was.dtype == now.dtype else _promoted(x, was, now)
+  if not made:
+    return NO_OTHER_WAY
   return (
       f"pad it to {target} in every call, as here where it is {small.shape}:"
-      f" jnp.pad({x}, {widths})"
+      f" jnp.pad({made}, {widths})"
   )
 
 
@@ -67,16 +74,35 @@ def cast(x: str, like: Leaf) -> str:
   return f"jnp.asarray({x}, '{like.dtype}')"
 
 
+def _dtype(*leaves: Leaf) -> Any:
+  """The dtype that JAX promotes them to, None if it does not."""
+  values = (_SCALARS.get(leaf.kind, leaf.dtype) for leaf in leaves)
+  try:
+    return sys.modules["jax.numpy"].result_type(*values)
+  except Exception:  # such as of 8-bit floats
+    return None
+
+
+def _promoted(x: str, was: Leaf, now: Leaf) -> str:
+  """Code for an array that holds the values of both; empty if there is none."""
+  dtype = _dtype(was, now)
+  return "" if dtype is None else f"jnp.asarray({x}, '{dtype}')"
+
+
 def type_of_argument(path: Path, was: Leaf, now: Leaf) -> str:
   x = name(path)
   if was.dtype is None and now.dtype is None:
-    return f"pass one type in every call: {was.kind}({x})"
+    widest = max(was.kind, now.kind, key=[*_SCALARS].index)
+    return f"pass one type in every call: {widest}({x})"
   array = was if was.dtype is not None else now
   other = now if array is was else was
   if other.dtype is None:
     if array.shape:
       return NO_OTHER_WAY
-    made = f"jnp.asarray({x})" if array.weak_type else cast(x, array)
+    is_like = array.weak_type and array.dtype == _dtype(other)
+    made = f"jnp.asarray({x})" if is_like else _promoted(x, was, now)
+    if not made:
+      return NO_OTHER_WAY
   else:  # a numpy array, and one of JAX's
     array = was if was.placement is not None else now
     made = x if array.committed else f"jnp.asarray({x})"
